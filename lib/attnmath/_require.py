@@ -1,0 +1,145 @@
+"""Refuse bad input with one sentence that names the argument, its shape and the cure.
+
+Works on anything that has ``shape`` and ``dtype``, so that both worlds raise the same errors and this module imports
+neither.
+"""
+
+
+def _broadcast(a, b):
+    """The broadcast of two shapes, or None."""
+    out = []
+    for i in range(max(len(a), len(b))):
+        x = a[-1 - i] if i < len(a) else 1
+        y = b[-1 - i] if i < len(b) else 1
+        if x != y and 1 not in (x, y):
+            return None
+        out.append(y if x == 1 else x)
+    return tuple(reversed(out))
+
+
+def floats(**arrays):
+    """Every array is floating point, and all have one dtype."""
+    first = None
+    for name, array in arrays.items():
+        if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+            raise ValueError(f"{name} is a {type(array).__name__}; an array (or tensor) of floats is expected")
+        if "float" not in str(array.dtype):
+            raise ValueError(f"{name} has dtype {array.dtype}; floats are expected: convert it, e.g. to float32")
+        first = first or (name, array.dtype)
+        if array.dtype != first[1]:
+            raise ValueError(
+                f"{name} has dtype {array.dtype} but {first[0]} has {first[1]}; convert one so that they agree"
+            )
+
+
+def shapes(**specs):
+    """``shapes(Q=(Q, "... n k"), K=(K, "... m k"))``: named axes agree, leading axes broadcast. Returns the sizes."""
+    floats(**{name: array for name, (array, _) in specs.items()})
+    sizes, owner, lead, lead_owner = {}, {}, (), None
+    for name, (array, spec) in specs.items():
+        axes = spec.split()
+        batched = axes[0] == "..."
+        axes = axes[1:] if batched else axes
+        shape = tuple(array.shape)
+        if len(shape) < len(axes) or (not batched and len(shape) != len(axes)):
+            raise ValueError(f"{name} has shape {shape}; expected ({', '.join(spec.split())})")
+        core = shape[len(shape) - len(axes) :]
+        for axis, size in zip(axes, core, strict=True):
+            if axis.isdigit():
+                continue
+            if sizes.setdefault(axis, size) != size:
+                raise ValueError(
+                    f"{name} has shape {shape}, expected ({', '.join(spec.split())}) with {axis} = {sizes[axis]}, "
+                    f"the size that {owner[axis]} gives it"
+                )
+            owner.setdefault(axis, name)
+        if batched:
+            merged = _broadcast(lead, shape[: len(shape) - len(axes)])
+            if merged is None:
+                raise ValueError(
+                    f"{name} has leading axes {shape[: len(shape) - len(axes)]}, "
+                    f"which do not broadcast with {lead} of {lead_owner}"
+                )
+            lead, lead_owner = merged, name
+    return {**sizes, "...": lead}
+
+
+def nonempty(name, shape, axis, size, what):
+    """An axis that is summed or maximised over has at least one element."""
+    if size == 0:
+        raise ValueError(f"{name} has shape {tuple(shape)}: its axis {axis} is empty; at least one {what} is needed")
+
+
+def mask(mask, scores_shape):
+    """A boolean mask that broadcasts to the scores' shape without enlarging it."""
+    if isinstance(mask, bool):
+        return
+    if not hasattr(mask, "dtype") or "bool" not in str(mask.dtype):
+        kind = getattr(mask, "dtype", type(mask).__name__)
+        raise ValueError(
+            f"mask has dtype {kind}; masks are boolean, True = may attend (from an additive mask M: mask = M == 0)"
+        )
+    scores_shape = tuple(scores_shape)
+    if _broadcast(tuple(mask.shape), scores_shape) != scores_shape:
+        raise ValueError(
+            f"mask has shape {tuple(mask.shape)}, which does not broadcast to the scores' shape {scores_shape} "
+            "(…, queries n, keys m)"
+        )
+
+
+def choice(name, value, allowed):
+    """A keyword takes one of a few words."""
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, allowed))}")
+
+
+def positive(name, value):
+    """A strictly positive number."""
+    if not value > 0:
+        raise ValueError(f"{name} is {value!r}; it must be > 0")
+
+
+def divides(heads, d, name):
+    """The number of heads divides the width."""
+    if not isinstance(heads, int) or heads < 1 or d % heads:
+        raise ValueError(f"heads is {heads!r}; it must be a positive integer that divides the width {d} of {name}")
+
+
+def no_empty_row(row, allowed):
+    """Raise for the first row that may attend to nothing."""
+    raise ValueError(
+        f"row {row} may attend to no key: every score in it is -inf. Allow at least one key, or pass "
+        f"{allowed} to get a row of zeros"
+    )
+
+
+def tree(params, shapes_tree, name="params"):
+    """The parameters form the expected tree of the expected shapes."""
+    if isinstance(shapes_tree, dict):
+        if not isinstance(params, dict):
+            raise ValueError(f"{name} is a {type(params).__name__}; expected a dict with keys {sorted(shapes_tree)}")
+        missing, extra = sorted(set(shapes_tree) - set(params)), sorted(set(params) - set(shapes_tree))
+        if missing or extra:
+            raise ValueError(f"{name} lacks {missing} and has unexpected {extra}; expected {sorted(shapes_tree)}")
+        for key, sub in shapes_tree.items():
+            tree(params[key], sub, f"{name}[{key!r}]")
+    elif tuple(getattr(params, "shape", ())) != tuple(shapes_tree):
+        raise ValueError(f"{name} has shape {tuple(getattr(params, 'shape', ()))}; expected {tuple(shapes_tree)}")
+
+
+def token_ids(ids, vocabulary):
+    """Integer ids inside the vocabulary."""
+    if not hasattr(ids, "dtype") or "int" not in str(ids.dtype):
+        raise ValueError(f"ids has dtype {getattr(ids, 'dtype', type(ids).__name__)}; token ids are integers")
+    bad = (ids < 0) | (ids >= vocabulary)
+    if bool(bad.any()):
+        # argwhere is spelled differently in the two worlds; flatten and unravel by hand instead
+        flat = int(bad.reshape(-1).argmax() if not hasattr(bad, "numpy") else bad.reshape(-1).int().argmax())
+        where = []
+        for size in reversed(tuple(ids.shape)):
+            where.insert(0, flat % size)
+            flat //= size
+        where = tuple(where)
+        raise ValueError(
+            f"ids[{', '.join(map(str, where))}] = {int(ids[where])} is outside the vocabulary of {vocabulary} tokens"
+        )

@@ -1,0 +1,40 @@
+"""Every component in NumPy: ``f(*arrays) -> (y, vjp)``, gradients by hand. Never imports torch."""
+
+from attnmath.numpy.attention import attention, attention_chunked, attention_weights, general_attention
+from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
+from attnmath.numpy.embedding import bert_embedding, embedding
+from attnmath.numpy.encoder import encoder_layer
+from attnmath.numpy.layers import feed_forward, gelu, layer_norm, linear
+from attnmath.numpy.multihead import merge_heads, multi_head_attention, split_heads
+from attnmath.numpy.recurrent import rnn
+from attnmath.numpy.scores import additive_score, dot_score, multiplicative_score, scaled_dot_score
+from attnmath.numpy.softmax import log_softmax, logsumexp, softmax
+
+__all__ = [
+    "additive_score",
+    "attention",
+    "attention_chunked",
+    "attention_weights",
+    "bert",
+    "bert_embedding",
+    "dot_score",
+    "embedding",
+    "encoder_layer",
+    "feed_forward",
+    "gelu",
+    "general_attention",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "logsumexp",
+    "mean_pool",
+    "merge_heads",
+    "multi_head_attention",
+    "multiplicative_score",
+    "rnn",
+    "scaled_dot_score",
+    "sentence_embedding",
+    "softmax",
+    "split_heads",
+    "unit_norm",
+]

@@ -1,0 +1,267 @@
+"""Attention: weights, the general form, the scaled dot-product form, and the form that never holds all the weights."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from attnmath import _require
+from attnmath.numpy.scores import scaled_dot_score
+from attnmath.numpy.softmax import softmax
+from attnmath.numpy.types import Array, T, Vjp, sum_to
+
+
+def attention_weights(
+    Q: Float[Array, "... n k"],
+    K: Float[Array, "... m k"],
+    mask: Bool[Array, "..."] | bool = True,
+    *,
+    empty_rows: str = "error",
+) -> tuple[Float[Array, "... n m"], Vjp]:
+    r"""How much each query attends to each key.
+
+    .. math:: P = \operatorname{softmax}(Q K^\top / \sqrt{d_k}),\quad \text{scores where the mask is False} = -\infty
+
+    Parameters
+    ----------
+    Q : (..., n, k) queries.
+    K : (..., m, k) keys.
+    mask : boolean, broadcasts to (..., n, m); True = may attend.
+    empty_rows : a query that may attend to nothing is an ``"error"``, or gets a row of zeros with ``"zero"``.
+
+    Returns
+    -------
+    P : (..., n, m), rows sum to 1.
+    vjp : dP -> (dQ, dK).
+
+    Raises
+    ------
+    ValueError
+        If shapes or dtypes disagree, there is no key, the mask is not boolean or does not broadcast, or a row is empty.
+
+    References
+    ----------
+    Vaswani et al. (2017), equation 1. Chapter 2, eq:attention-weights.
+
+    Examples
+    --------
+    >>> P, vjp = attention_weights(np.zeros((1, 2)), np.ones((4, 2)), mask=np.array([True, True, False, False]))
+    >>> P
+    array([[0.5, 0.5, 0. , 0. ]])
+    """
+    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"))
+    _require.nonempty("K", K.shape, -2, sizes["m"], "key")
+    S, score_vjp = scaled_dot_score(Q, K)
+    _require.mask(mask, S.shape)
+    if mask is not True:
+        S = np.where(mask, S, np.asarray(-np.inf, S.dtype))  # eq:masked-scores
+    P, softmax_vjp = softmax(S, empty_rows=empty_rows)  # eq:attention-weights
+
+    def vjp(dP):
+        return score_vjp(softmax_vjp(dP))  # eq:attention-vjp-qk
+
+    return P, vjp
+
+
+def attention(
+    Q: Float[Array, "... n k"],
+    K: Float[Array, "... m k"],
+    V: Float[Array, "... m v"],
+    mask: Bool[Array, "..."] | bool = True,
+    *,
+    empty_rows: str = "error",
+) -> tuple[Float[Array, "... n v"], Vjp]:
+    r"""Scaled dot-product attention.
+
+    .. math:: O = \operatorname{softmax}(Q K^\top / \sqrt{d_k})\, V
+
+    Parameters
+    ----------
+    Q : (..., n, k) queries.
+    K : (..., m, k) keys.
+    V : (..., m, v) values.
+    mask : boolean, broadcasts to (..., n, m); True = may attend.
+    empty_rows : a query that may attend to nothing is an ``"error"``, or gets an output of zeros with ``"zero"``.
+
+    Returns
+    -------
+    O : (..., n, v); each row lies in the convex hull of the rows of V.
+    vjp : dO -> (dQ, dK, dV).
+
+    Raises
+    ------
+    ValueError
+        If shapes or dtypes disagree, there is no key, the mask is not boolean or does not broadcast, or a row is empty.
+
+    References
+    ----------
+    Vaswani et al. (2017), equation 1. Chapter 2, eq:attention.
+
+    Examples
+    --------
+    >>> O, vjp = attention(np.zeros((1, 2)), np.ones((2, 2)), np.array([[1.0, 0.0], [3.0, 2.0]]))
+    >>> O
+    array([[2., 1.]])
+    """
+    _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
+    P, weights_vjp = attention_weights(Q, K, mask, empty_rows=empty_rows)
+    O = P @ V  # eq:attention
+
+    def vjp(dO):
+        dV = T(P) @ dO  # eq:attention-vjp-v
+        dQ, dK = weights_vjp(sum_to(dO @ T(V), P.shape))
+        return dQ, dK, sum_to(dV, V.shape)
+
+    return O, vjp
+
+
+def general_attention(
+    Q: Float[Array, "... n q"],
+    K: Float[Array, "... m k"],
+    V: Float[Array, "... m v"],
+    score: Callable,
+    score_params: tuple = (),
+    transform: Callable | None = None,
+    transform_params: tuple = (),
+    mask: Bool[Array, "..."] | bool = True,
+    *,
+    empty_rows: str = "error",
+) -> tuple[Float[Array, "... n o"], Vjp]:
+    r"""Attention with any scoring function f and any value transformation g.
+
+    .. math:: O_i = \sum_j \alpha_{ij}\, g(V_j),\qquad \alpha_i = \operatorname{softmax}_j f(Q_i, K_j)
+
+    Parameters
+    ----------
+    Q, K, V : (..., n, q) queries, (..., m, k) keys, (..., m, v) values.
+    score : ``score(Q, K, *score_params) -> (S, vjp)`` with S (..., n, m), such as those in ``scores``.
+    score_params : arrays, f's learned parameters.
+    transform : ``transform(V, *transform_params) -> (G, vjp)`` with G (..., m, o), row by row; None is the identity.
+    transform_params : arrays, g's learned parameters.
+    mask : boolean, broadcasts to (..., n, m); True = may attend.
+    empty_rows : a query that may attend to nothing is an ``"error"``, or gets an output of zeros with ``"zero"``.
+
+    Returns
+    -------
+    O : (..., n, o); each row lies in the convex hull of the rows of g(V).
+    vjp : dO -> (dQ, dK, dV, dscore_params, dtransform_params), the last two tuples.
+
+    Raises
+    ------
+    ValueError
+        If K and V differ in number, there is no key, the scores are not (..., n, m), or the mask is wrong.
+
+    References
+    ----------
+    Chapter 2, definition of an attention mechanism, eq:general-output.
+
+    Examples
+    --------
+    >>> from attnmath.numpy.scores import dot_score
+    >>> O, vjp = general_attention(np.zeros((1, 2)), np.ones((2, 2)), np.array([[1.0], [3.0]]), dot_score)
+    >>> O
+    array([[2.]])
+    """
+    sizes = _require.shapes(Q=(Q, "... n q"), K=(K, "... m k"), V=(V, "... m v"))
+    _require.nonempty("K", K.shape, -2, sizes["m"], "key")
+    S, score_vjp = score(Q, K, *score_params)  # eq:general-scores
+    _require.shapes(Q=(Q, "... n q"), K=(K, "... m k"), **{"score(Q, K)": (S, "... n m")})
+    _require.mask(mask, S.shape)
+    if mask is not True:
+        S = np.where(mask, S, np.asarray(-np.inf, S.dtype))
+    P, softmax_vjp = softmax(S, empty_rows=empty_rows)  # eq:general-weights
+    G, transform_vjp = (V, lambda dG: (dG,)) if transform is None else transform(V, *transform_params)
+    O = P @ G  # eq:general-output
+
+    def vjp(dO):
+        dG, dP = T(P) @ dO, dO @ T(G)  # eq:general-vjp
+        dQ, dK, *dscore = score_vjp(softmax_vjp(sum_to(dP, P.shape)))
+        dV = transform_vjp(sum_to(dG, G.shape))
+        dV, *dtransform = dV if isinstance(dV, tuple) else (dV,)
+        return dQ, dK, dV, tuple(dscore), tuple(dtransform)
+
+    return O, vjp
+
+
+def attention_chunked(
+    Q: Float[Array, "... n k"],
+    K: Float[Array, "... m k"],
+    V: Float[Array, "... m v"],
+    mask: Bool[Array, "..."] | bool = True,
+    *,
+    chunk: int = 128,
+) -> tuple[Float[Array, "... n v"], Vjp]:
+    r"""Exact attention that holds n x chunk scores at a time: O(n) memory beside its inputs and output.
+
+    Keys come in blocks :math:`B_1, B_2, \dots`; a running maximum, sum and output are corrected at each block.
+
+    .. math:: t' = \max(t, \max_{j\in B} S_{ij}),\quad z' = e^{t-t'}z + \sum_{j\in B} e^{S_{ij}-t'},\quad
+              a' = e^{t-t'}a + \sum_{j\in B} e^{S_{ij}-t'}V_j,\quad O_i = a/z
+
+    Parameters
+    ----------
+    Q, K, V : (..., n, k), (..., m, k), (..., m, v), with the same leading axes.
+    mask : boolean, broadcasts to (..., n, m); True = may attend. A row that may attend to nothing is an error.
+    chunk : keys per block.
+
+    Returns
+    -------
+    O : (..., n, v), equal to `attention`'s up to rounding.
+    vjp : dO -> (dQ, dK, dV); it recomputes the scores block by block instead of holding them.
+
+    Raises
+    ------
+    ValueError
+        As `attention`; and if the leading axes differ or chunk < 1.
+
+    References
+    ----------
+    Milakov and Gimelshein (2018), algorithm 3; Rabe and Staats (2021); Dao et al. (2022). Chapter 2, eq:online-sum.
+
+    Examples
+    --------
+    >>> O, vjp = attention_chunked(np.zeros((1, 2)), np.ones((2, 2)), np.array([[1.0], [3.0]]), chunk=1)
+    >>> O
+    array([[2.]])
+    """
+    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
+    _require.nonempty("K", K.shape, -2, sizes["m"], "key")
+    _require.positive("chunk", chunk)
+    if not Q.shape[:-2] == K.shape[:-2] == V.shape[:-2]:
+        raise ValueError(f"Q, K, V have leading axes {Q.shape[:-2]}, {K.shape[:-2]}, {V.shape[:-2]}; make them equal")
+    shape = (*Q.shape[:-1], sizes["m"])
+    _require.mask(mask, shape)
+    mask = True if mask is True else np.broadcast_to(mask, shape)
+    blocks = [slice(j, j + chunk) for j in range(0, sizes["m"], chunk)]
+    c = sizes["k"] ** -0.5
+
+    def scores(block):
+        S = c * (Q @ T(K[..., block, :]))
+        return S if mask is True else np.where(mask[..., block], S, np.asarray(-np.inf, S.dtype))
+
+    t = np.full((*Q.shape[:-1], 1), -np.inf, Q.dtype)
+    z, a = np.zeros_like(t), np.zeros((*Q.shape[:-1], sizes["v"]), Q.dtype)
+    for block in blocks:
+        S = scores(block)
+        top = np.maximum(t, S.max(-1, keepdims=True))  # eq:online-max
+        safe = np.where(np.isneginf(top), 0, top).astype(Q.dtype)
+        shrink, E = np.exp(t - safe), np.exp(S - safe)
+        z = shrink * z + E.sum(-1, keepdims=True)  # eq:online-sum
+        a = shrink * a + E @ V[..., block, :]
+        t = top
+    if (z == 0).any():
+        _require.no_empty_row(tuple(np.argwhere(z[..., 0] == 0)[0].tolist()), "attention(…, empty_rows='zero')")
+    O = a / z  # eq:online-output
+
+    def vjp(dO):
+        dQ, dK, dV = np.zeros_like(Q), np.zeros_like(K), np.zeros_like(V)
+        row = (dO * O).sum(-1, keepdims=True)
+        for block in blocks:
+            P = np.exp(scores(block) - t) / z
+            dS = P * (dO @ T(V[..., block, :]) - row)  # eq:online-vjp
+            dQ += c * (dS @ K[..., block, :])
+            dK[..., block, :] = c * (T(dS) @ Q)
+            dV[..., block, :] = T(P) @ dO
+        return dQ, dK, dV
+
+    return O, vjp

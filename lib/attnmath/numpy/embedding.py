@@ -1,0 +1,106 @@
+"""From token ids to vectors."""
+
+import numpy as np
+from jaxtyping import Float, Integer
+
+from attnmath import _require
+from attnmath.numpy.layers import layer_norm
+from attnmath.numpy.types import Array, Vjp, sum_to
+
+
+def embedding(ids: Integer[Array, "..."], table: Float[Array, "t d"]) -> tuple[Float[Array, "... d"], Vjp]:
+    r"""Look up a row of the table for each id.
+
+    .. math:: X_i = E_{\mathrm{ids}_i}
+
+    Parameters
+    ----------
+    ids : (...) integers in 0 … t - 1.
+    table : (t, d).
+
+    Returns
+    -------
+    X : (..., d).
+    vjp : dX -> dtable; an id that occurs twice receives the sum.
+
+    Raises
+    ------
+    ValueError
+        If ids are not integers or lie outside the table.
+
+    References
+    ----------
+    Appendix B, eq:embedding.
+
+    Examples
+    --------
+    >>> X, vjp = embedding(np.array([2, 0, 2]), np.array([[1.0], [2.0], [3.0]]))
+    >>> vjp(np.ones((3, 1))).ravel()
+    array([1., 0., 2.])
+    """
+    _require.token_ids(ids, len(table))
+    X = table[ids]  # eq:embedding
+
+    def vjp(dX):
+        dtable = np.zeros_like(table)
+        np.add.at(dtable, ids, dX)  # eq:embedding-vjp
+        return dtable
+
+    return X, vjp
+
+
+def bert_embedding(
+    ids: Integer[Array, "... n"], params: dict, eps: float = 1e-12
+) -> tuple[Float[Array, "... n d"], Vjp]:
+    r"""Word, position and segment vectors, added and normalised; every token is in segment 0.
+
+    .. math:: X_i = \operatorname{norm}(E^{\text{word}}_{\mathrm{ids}_i} + E^{\text{position}}_i + E^{\text{segment}}_0)
+
+    Parameters
+    ----------
+    ids : (..., n) integers; n at most the number of positions.
+    params : ``{"word" (t, d), "position" (p, d), "segment" (s, d), "norm": {"gain", "bias"}}``.
+    eps : of the norm.
+
+    Returns
+    -------
+    X : (..., n, d).
+    vjp : dX -> dparams.
+
+    Raises
+    ------
+    ValueError
+        If an id lies outside the vocabulary or there are more tokens than positions.
+
+    References
+    ----------
+    Devlin et al. (2019), figure 2. Appendix B, eq:bert-embedding.
+
+    Examples
+    --------
+    >>> params = {"word": np.eye(2), "position": np.zeros((1, 2)), "segment": np.zeros((1, 2))}
+    >>> X, vjp = bert_embedding(np.array([1]), params | {"norm": {"gain": np.ones(2), "bias": np.zeros(2)}})
+    >>> X.round(6)
+    array([[-1.,  1.]])
+    """
+    n, positions = ids.shape[-1], len(params["position"])
+    if n > positions:
+        raise ValueError(f"ids has {n} tokens in a row, but there are {positions} positions: shorten the text")
+    W, word_vjp = embedding(ids, params["word"])
+    X, norm_vjp = layer_norm(
+        W + params["position"][:n] + params["segment"][0], params["norm"]["gain"], params["norm"]["bias"], eps
+    )  # eq:bert-embedding
+
+    def vjp(dX):
+        dsum, dgain, dbias = norm_vjp(dX)
+        dposition, dsegment = np.zeros_like(params["position"]), np.zeros_like(params["segment"])
+        dposition[:n] = sum_to(dsum, dposition[:n].shape)
+        dsegment[0] = sum_to(dsum, dsegment[0].shape)
+        return {
+            "word": word_vjp(dsum),
+            "position": dposition,
+            "segment": dsegment,
+            "norm": {"gain": dgain, "bias": dbias},
+        }
+
+    return X, vjp

@@ -1,0 +1,149 @@
+"""Softmax, its logarithm, and the log-sum-exp they share, along the last axis."""
+
+import numpy as np
+from jaxtyping import Float
+
+from attnmath import _require
+from attnmath.numpy.types import Array, Vjp
+
+
+def softmax(
+    S: Float[Array, "... m"], temperature: float = 1.0, *, empty_rows: str = "error"
+) -> tuple[Float[Array, "... m"], Vjp]:
+    r"""Turn each row of scores into a probability distribution.
+
+    .. math:: P_{ij} = \frac{e^{S_{ij}/\tau}}{\sum_l e^{S_{il}/\tau}}
+
+    Parameters
+    ----------
+    S : (..., m) scores in nats; an entry of ``-inf`` gets weight 0. ``+inf`` and ``nan`` give ``nan``.
+    temperature : :math:`\tau > 0`; below 1 sharpens, above 1 flattens.
+    empty_rows : what to do with a row of ``-inf`` only: ``"error"``, or ``"zero"`` for a row of zeros.
+
+    Returns
+    -------
+    P : (..., m) non-negative, rows sum to 1.
+    vjp : dP -> dS.
+
+    Raises
+    ------
+    ValueError
+        If S is not floating point, has no entry along its last axis, or has an empty row that was not allowed.
+
+    References
+    ----------
+    Chapter 2, eq:softmax. The maximum is subtracted first, which changes nothing but the overflow.
+
+    Examples
+    --------
+    >>> P, vjp = softmax(np.log([[1.0, 2.0, 1.0]]))
+    >>> P
+    array([[0.25, 0.5 , 0.25]])
+    """
+    _require.shapes(S=(S, "... m"))
+    _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
+    _require.positive("temperature", temperature)
+    _require.choice("empty_rows", empty_rows, ("error", "zero"))
+    X = S if temperature == 1 else S / temperature
+    top = X.max(-1, keepdims=True)
+    empty = np.isneginf(top)
+    if empty.any():
+        if empty_rows == "error":
+            _require.no_empty_row(tuple(np.argwhere(empty[..., 0])[0].tolist()), "empty_rows='zero'")
+        top = np.where(empty, 0, top).astype(S.dtype)
+    E = np.exp(X - top)
+    Z = E.sum(-1, keepdims=True)
+    P = E / np.where(Z == 0, 1, Z).astype(S.dtype)  # eq:softmax
+
+    def vjp(dP):
+        return P * (dP - (P * dP).sum(-1, keepdims=True)) / temperature  # eq:softmax-vjp
+
+    return P, vjp
+
+
+def logsumexp(S: Float[Array, "... m"]) -> tuple[Float[Array, "..."], Vjp]:
+    r"""The smooth maximum of each row.
+
+    .. math:: L_i = \log\sum_j e^{S_{ij}} = \max_j S_{ij} + \log\sum_j e^{S_{ij} - \max_l S_{il}}
+
+    Parameters
+    ----------
+    S : (..., m) scores in nats; a row of ``-inf`` only gives ``-inf``.
+
+    Returns
+    -------
+    L : (...) between the maximum and the maximum plus :math:`\log m`.
+    vjp : dL -> dS, the softmax weights times dL.
+
+    Raises
+    ------
+    ValueError
+        If S is not floating point or its last axis is empty.
+
+    References
+    ----------
+    Chapter 2, eq:logsumexp; Blanchard, Higham and Higham (2021).
+
+    Examples
+    --------
+    >>> L, vjp = logsumexp(np.log([1.0, 2.0, 1.0]))
+    >>> round(float(np.exp(L)), 12)
+    4.0
+    """
+    _require.shapes(S=(S, "... m"))
+    _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
+    top = S.max(-1, keepdims=True)
+    top = np.where(np.isneginf(top), 0, top).astype(S.dtype)
+    E = np.exp(S - top)
+    Z = E.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):  # log 0 = -inf is the right value of an empty row
+        L = np.squeeze(top + np.log(Z), -1)  # eq:logsumexp
+
+    def vjp(dL):
+        return dL[..., None] * E / np.where(Z == 0, 1, Z).astype(S.dtype)  # eq:logsumexp-vjp
+
+    return L, vjp
+
+
+def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> tuple[Float[Array, "... m"], Vjp]:
+    r"""The logarithm of the softmax, without taking the softmax first.
+
+    .. math:: \log P_{ij} = S_{ij}/\tau - \log\sum_l e^{S_{il}/\tau}
+
+    Parameters
+    ----------
+    S : (..., m) scores in nats.
+    temperature : :math:`\tau > 0`.
+
+    Returns
+    -------
+    logP : (..., m), finite wherever S is, even where P would underflow to 0.
+    vjp : dlogP -> dS.
+
+    Raises
+    ------
+    ValueError
+        If S is not floating point, its last axis is empty, or a row holds ``-inf`` only.
+
+    References
+    ----------
+    Chapter 2, eq:log-softmax.
+
+    Examples
+    --------
+    >>> logP, vjp = log_softmax(np.array([0.0, 1000.0]))
+    >>> logP
+    array([-1000.,     0.])
+    """
+    _require.positive("temperature", temperature)
+    X = S if temperature == 1 else S / temperature
+    L, _ = logsumexp(X)
+    empty = np.isneginf(L)
+    if empty.any():
+        _require.no_empty_row(tuple(np.argwhere(empty)[0].tolist()), "softmax(…, empty_rows='zero')")
+    logP = X - L[..., None]  # eq:log-softmax
+
+    def vjp(dlogP):
+        return (dlogP - np.exp(logP) * dlogP.sum(-1, keepdims=True)) / temperature  # eq:log-softmax-vjp
+
+    return logP, vjp

@@ -1,0 +1,47 @@
+"""From token ids to vectors."""
+
+import torch
+from jaxtyping import Float, Integer
+
+from attnmath import _require
+from attnmath.torch.layers import layer_norm
+from attnmath.torch.types import Array
+
+
+def embedding(ids: Integer[Array, "..."], table: Float[Array, "t d"]) -> Float[Array, "... d"]:
+    r"""Look up a row of the table for each id.
+
+    .. math:: X_i = E_{\mathrm{ids}_i}
+
+    Parameters, errors and source as in `attnmath.numpy.embedding.embedding`. Under ``torch.compile`` the range of the
+    ids is left to PyTorch's own check.
+
+    Examples
+    --------
+    >>> embedding(torch.tensor([2, 0]), torch.tensor([[1.0], [2.0], [3.0]]))
+    tensor([[3.],
+            [1.]])
+    """
+    if not torch.compiler.is_compiling():
+        _require.token_ids(ids, len(table))
+    return table[ids]  # eq:embedding
+
+
+def bert_embedding(ids: Integer[Array, "... n"], params: dict, eps: float = 1e-12) -> Float[Array, "... n d"]:
+    r"""Word, position and segment vectors, added and normalised; every token is in segment 0.
+
+    .. math:: X_i = \operatorname{norm}(E^{\text{word}}_{\mathrm{ids}_i} + E^{\text{position}}_i + E^{\text{segment}}_0)
+
+    Parameters, errors and source as in `attnmath.numpy.embedding.bert_embedding`.
+
+    Examples
+    --------
+    >>> params = {"word": torch.eye(2), "position": torch.zeros(1, 2), "segment": torch.zeros(1, 2)}
+    >>> bert_embedding(torch.tensor([1]), params | {"norm": {"gain": torch.ones(2), "bias": torch.zeros(2)}})
+    tensor([[-1.,  1.]])
+    """
+    n, positions = ids.shape[-1], len(params["position"])
+    if n > positions:
+        raise ValueError(f"ids has {n} tokens in a row, but there are {positions} positions: shorten the text")
+    X = embedding(ids, params["word"]) + params["position"][:n] + params["segment"][0]
+    return layer_norm(X, params["norm"]["gain"], params["norm"]["bias"], eps)  # eq:bert-embedding

@@ -1,0 +1,104 @@
+"""The layers around attention: linear maps, layer norm, GELU, feed-forward."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+
+from attnmath import _require, shapes
+from attnmath.torch.modules import ParamTree
+from attnmath.torch.types import Array
+
+
+def linear(X: Float[Array, "... n i"], W: Float[Array, "i o"], b: Float[Array, " o"]) -> Float[Array, "... n o"]:
+    r"""An affine map of each row.
+
+    .. math:: Y = X W + b
+
+    Parameters, errors and source as in `attnmath.numpy.layers.linear`.
+
+    Examples
+    --------
+    >>> linear(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0], [10.0]]), torch.tensor([0.5]))
+    tensor([[21.5000]])
+    """
+    _require.shapes(X=(X, "... n i"), W=(W, "i o"), b=(b, "o"))
+    return X @ W + b  # eq:linear
+
+
+def layer_norm(
+    X: Float[Array, "... d"], gain: Float[Array, " d"], bias: Float[Array, " d"], eps: float = 1e-5
+) -> Float[Array, "... d"]:
+    r"""Give each row mean 0 and variance 1, then a learned gain and bias.
+
+    .. math:: Y = \gamma \odot \frac{X - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta
+
+    Parameters, errors and source as in `attnmath.numpy.layers.layer_norm`.
+
+    Examples
+    --------
+    >>> layer_norm(torch.tensor([1.0, 3.0]), torch.ones(2), torch.zeros(2))
+    tensor([-1.0000,  1.0000])
+    """
+    sizes = _require.shapes(X=(X, "... d"), gain=(gain, "d"), bias=(bias, "d"))
+    _require.nonempty("X", X.shape, -1, sizes["d"], "component")
+    _require.positive("eps", eps)
+    C = X - X.mean(-1, keepdim=True)
+    N = C * torch.rsqrt((C * C).mean(-1, keepdim=True) + eps)
+    return gain * N + bias  # eq:layer-norm
+
+
+def gelu(X: Float[Array, "..."]) -> Float[Array, "..."]:
+    r"""The Gaussian error linear unit, exact.
+
+    .. math:: \operatorname{gelu}(x) = x\,\Phi(x),\qquad \Phi \text{ the standard normal distribution function}
+
+    Parameters, errors and source as in `attnmath.numpy.layers.gelu`.
+
+    Examples
+    --------
+    >>> gelu(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    """
+    _require.floats(X=X)
+    return X * torch.special.ndtr(X)  # eq:gelu
+
+
+def feed_forward(X: Float[Array, "... n d"], params: dict, activation: Callable = gelu) -> Float[Array, "... n d"]:
+    r"""A network with one hidden layer, applied to each position.
+
+    .. math:: Y = a(X W_1 + b_1)\, W_2 + b_2
+
+    Parameters, errors and source as in `attnmath.numpy.layers.feed_forward`.
+
+    Examples
+    --------
+    >>> one = {"weight": torch.ones(1, 1), "bias": torch.zeros(1)}
+    >>> feed_forward(torch.tensor([[1.0]]), {"up": one, "down": one})
+    tensor([[0.8413]])
+    """
+    up, down = params["up"], params["down"]
+    H = activation(linear(X, up["weight"], up["bias"]))
+    return linear(H, down["weight"], down["bias"])  # eq:feed-forward
+
+
+class LayerNorm(ParamTree):
+    """`layer_norm` that holds its gain (ones) and bias (zeros)."""
+
+    def __init__(self, d: int, eps: float = 1e-5):
+        super().__init__(shapes.norm_shapes(d))
+        self.eps = eps
+
+    def forward(self, X):
+        return layer_norm(X, self.gain, self.bias, self.eps)
+
+
+class FeedForward(ParamTree):
+    """`feed_forward` that holds its parameters."""
+
+    def __init__(self, d: int, f: int, activation: Callable = gelu):
+        super().__init__(shapes.feed_forward_shapes(d, f))
+        self.activation = activation
+
+    def forward(self, X):
+        return feed_forward(X, self.tree(), self.activation)

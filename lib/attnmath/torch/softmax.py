@@ -1,0 +1,75 @@
+"""Softmax, its logarithm, and the log-sum-exp they share, along the last axis."""
+
+import torch
+from jaxtyping import Float
+
+from attnmath import _require
+from attnmath.torch.types import Array
+
+
+def softmax(S: Float[Array, "... m"], temperature: float = 1.0, *, empty_rows: str = "error") -> Float[Array, "... m"]:
+    r"""Turn each row of scores into a probability distribution.
+
+    .. math:: P_{ij} = \frac{e^{S_{ij}/\tau}}{\sum_l e^{S_{il}/\tau}}
+
+    Parameters, errors and source as in `attnmath.numpy.softmax.softmax`. Under ``torch.compile`` an empty row is not
+    looked for, because that would need a value; it gives ``nan`` with ``"error"``.
+
+    Examples
+    --------
+    >>> softmax(torch.tensor([[1.0, 2.0, 1.0]]).log())
+    tensor([[0.2500, 0.5000, 0.2500]])
+    """
+    _require.shapes(S=(S, "... m"))
+    _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
+    _require.positive("temperature", temperature)
+    _require.choice("empty_rows", empty_rows, ("error", "zero"))
+    if empty_rows == "error" and not torch.compiler.is_compiling():
+        empty = torch.isneginf(S.detach()).all(-1)
+        if empty.any():
+            _require.no_empty_row(tuple(empty.nonzero()[0].tolist()), "empty_rows='zero'")
+    if empty_rows == "zero":
+        empty = torch.isneginf(S).all(-1, keepdim=True)
+        # the empty row is made finite before the softmax and zero after it, so that no nan enters the backward pass
+        P = torch.softmax(S.masked_fill(empty, 0) / temperature, -1)
+        return P.masked_fill(empty, 0)
+    return torch.softmax(S / temperature, -1)  # eq:softmax
+
+
+def logsumexp(S: Float[Array, "... m"]) -> Float[Array, "..."]:
+    r"""The smooth maximum of each row.
+
+    .. math:: L_i = \log\sum_j e^{S_{ij}} = \max_j S_{ij} + \log\sum_j e^{S_{ij} - \max_l S_{il}}
+
+    Parameters, errors and source as in `attnmath.numpy.softmax.logsumexp`.
+
+    Examples
+    --------
+    >>> round(logsumexp(torch.tensor([1.0, 2.0, 1.0], dtype=torch.float64).log()).exp().item(), 12)
+    4.0
+    """
+    _require.shapes(S=(S, "... m"))
+    _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
+    return torch.logsumexp(S, -1)  # eq:logsumexp
+
+
+def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> Float[Array, "... m"]:
+    r"""The logarithm of the softmax, without taking the softmax first.
+
+    .. math:: \log P_{ij} = S_{ij}/\tau - \log\sum_l e^{S_{il}/\tau}
+
+    Parameters, errors and source as in `attnmath.numpy.softmax.log_softmax`.
+
+    Examples
+    --------
+    >>> log_softmax(torch.tensor([0.0, 1000.0]))
+    tensor([-1000.,     0.])
+    """
+    _require.shapes(S=(S, "... m"))
+    _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
+    _require.positive("temperature", temperature)
+    if not torch.compiler.is_compiling():
+        empty = torch.isneginf(S.detach()).all(-1)
+        if empty.any():
+            _require.no_empty_row(tuple(empty.nonzero()[0].tolist()), "softmax(…, empty_rows='zero')")
+    return torch.log_softmax(S / temperature, -1)  # eq:log-softmax

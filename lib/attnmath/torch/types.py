@@ -1,0 +1,10 @@
+"""The names that signatures use."""
+
+import torch
+
+Array = torch.Tensor
+
+
+def T(X: Array) -> Array:
+    """Swap the last two axes."""
+    return X.transpose(-1, -2)

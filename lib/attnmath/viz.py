@@ -1,0 +1,103 @@
+"""Figures that read on light and dark pages and for colour-blind readers, and the library's source as a cell output."""
+
+import inspect
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
+
+# Okabe and Ito's palette without its black and yellow, which vanish on a dark or a light page.
+COLORS = {
+    "blue": "#3a8fd0",
+    "orange": "#e69f00",
+    "green": "#1aa37a",
+    "red": "#d9603b",
+    "purple": "#cc79a7",
+    "sky": "#56b4e9",
+}
+INK = "#8a8a8a"  # text and axes: contrast at least 3 : 1 on white and on the theme's dark grey
+WEIGHTS = LinearSegmentedColormap.from_list("weights", [(0.23, 0.56, 0.82, 0.0), (0.23, 0.56, 0.82, 1.0)])
+
+
+def style() -> None:
+    """Set Matplotlib's defaults for the book: transparent figures, mid-grey ink, one palette."""
+    plt.rcdefaults()
+    plt.rcParams.update(
+        {
+            "figure.figsize": (7.0, 3.6),
+            "figure.dpi": 110,
+            "figure.facecolor": "none",
+            "figure.constrained_layout.use": True,
+            "savefig.facecolor": "none",
+            "savefig.transparent": True,
+            "axes.facecolor": "none",
+            "axes.edgecolor": INK,
+            "axes.labelcolor": INK,
+            "axes.titlecolor": INK,
+            "axes.titlesize": "medium",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": plt.cycler(color=list(COLORS.values())),
+            "text.color": INK,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            "grid.color": INK,
+            "grid.alpha": 0.25,
+            "legend.frameon": False,
+            "lines.linewidth": 2.0,
+            "font.size": 11,
+        }
+    )
+
+
+def attention_map(P, rows, cols, ax=None, *, numbers: bool = False):
+    """Draw weights as a map: queries down, keys across, tokens on both axes, 0 clear and 1 full blue.
+
+    Parameters
+    ----------
+    P : (n, m) weights in [0, 1].
+    rows, cols : n and m labels.
+    ax : axes to draw into; new ones if None.
+    numbers : write each weight into its square, to two digits.
+
+    Returns
+    -------
+    The axes.
+    """
+    P = np.asarray(P)
+    if P.shape != (len(rows), len(cols)):
+        raise ValueError(f"P has shape {P.shape}; expected ({len(rows)}, {len(cols)}), one row per query label")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(0.42 * len(cols) + 1.4, 0.42 * len(rows) + 1.2))
+    ax.imshow(P, cmap=WEIGHTS, vmin=0, vmax=1, aspect="equal")
+    ax.set_xticks(range(len(cols)), cols, rotation=90 if max(map(len, map(str, cols))) > 2 else 0)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set(xlabel="key", ylabel="query")
+    ax.xaxis.set_label_position("top")
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(True)
+    if numbers:
+        for (i, j), p in np.ndenumerate(P):
+            ax.text(j, i, f"{p:.2f}", ha="center", va="center", fontsize="small", color="white" if p > 0.6 else INK)
+    return ax
+
+
+def show_source(f):
+    """The source of a library function without its docstring, highlighted, as a cell's output.
+
+    Parameters
+    ----------
+    f : a function or class of the library.
+    """
+    from IPython.display import Code
+
+    source = inspect.getsource(inspect.unwrap(f))
+    doc = f.__doc__
+    if doc and doc in source:
+        start = source.index(doc)
+        opening = source.rfind('"""', 0, start)
+        opening = source.rindex("\n", 0, opening) + 1
+        closing = source.index("\n", source.index('"""', start + len(doc))) + 1
+        source = source[:opening] + source[closing:]
+    return Code(source, language="python")
