@@ -26,7 +26,8 @@ def compare(
     ----------
     got, want : arrays, tensors, numbers, or trees (nested dicts, tuples, lists) of them.
     name : what the message calls the result.
-    atol, rtol : |got - want| <= atol + rtol |want| in every entry; ``nan`` equals nothing, infinities equal themselves.
+    atol, rtol : ``|got - want| <= atol + rtol |want|`` in every entry; ``nan`` equals nothing,
+        infinities equal themselves.
     mistakes : known wrong values by the sentence that describes them, such as
         ``{"your weights sum to 1 over the queries, axis -2; normalise over the keys": softmax over axis -2}``. If
         ``got`` equals one of them, its sentence heads the message.
@@ -109,7 +110,7 @@ def _array_difference(got, want, name, atol, rtol):
     finite = np.isfinite(got).all() and np.isfinite(want).all()
     if finite and want.size > 1 and np.abs(want).max() > 0:
         factor = (got * want).sum() / (want * want).sum()
-        if np.allclose(got, factor * want, rtol=1e-6, atol=1e-9 * np.abs(want).max()):
+        if abs(factor - 1) > 1e-3 and np.allclose(got, factor * want, rtol=1e-6, atol=1e-9 * np.abs(want).max()):
             return f"{name}: every entry is {factor:.4g} times what it should be"
         if want.ndim >= 2 and want.shape[-1] == want.shape[-2] and np.allclose(got, np.swapaxes(want, -1, -2)):
             return f"{name} is transposed: its last two axes are swapped"

@@ -115,7 +115,7 @@ def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> tuple[F
         raise ValueError(f"mask has shape {mask.shape} and dtype {mask.dtype}; expected booleans {H.shape[:-1]}")
     if not mask.any(-1).all():
         raise ValueError("mask has a row without a token: there is nothing to average")
-    share = (mask / mask.sum(-1, keepdims=True)).astype(H.dtype)[..., None]
+    share = (mask / mask.sum(-1, keepdims=True))[..., None].astype(H.dtype)
     p = (share * H).sum(-2)  # eq:mean-pool
 
     def vjp(dp):

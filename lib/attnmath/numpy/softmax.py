@@ -52,7 +52,7 @@ def softmax(
             _require.no_empty_row(tuple(np.argwhere(empty[..., 0])[0].tolist()), "empty_rows='zero'")
         top = np.where(empty, 0, top).astype(S.dtype)
     E = np.exp(X - top)
-    Z = E.sum(-1, keepdims=True)
+    Z = E.sum(-1, keepdims=True, dtype=np.promote_types(S.dtype, np.float32)).astype(S.dtype)  # 16 bits stop at 2048
     P = E / np.where(Z == 0, 1, Z).astype(S.dtype)  # eq:softmax
 
     def vjp(dP):
@@ -95,7 +95,7 @@ def logsumexp(S: Float[Array, "... m"]) -> tuple[Float[Array, "..."], Vjp]:
     top = S.max(-1, keepdims=True)
     top = np.where(np.isneginf(top), 0, top).astype(S.dtype)
     E = np.exp(S - top)
-    Z = E.sum(-1, keepdims=True)
+    Z = E.sum(-1, keepdims=True, dtype=np.promote_types(S.dtype, np.float32)).astype(S.dtype)  # 16 bits stop at 2048
     with np.errstate(divide="ignore"):  # log 0 = -inf is the right value of an empty row
         L = np.squeeze(top + np.log(Z), -1)  # eq:logsumexp
 
@@ -136,12 +136,15 @@ def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> tuple[Flo
     array([-1000.,     0.])
     """
     _require.positive("temperature", temperature)
+    _require.shapes(S=(S, "... m"))
+    _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
     X = S if temperature == 1 else S / temperature
-    L, _ = logsumexp(X)
-    empty = np.isneginf(L)
+    top = X.max(-1, keepdims=True)
+    empty = np.isneginf(top)
     if empty.any():
-        _require.no_empty_row(tuple(np.argwhere(empty)[0].tolist()), "softmax(…, empty_rows='zero')")
-    logP = X - L[..., None]  # eq:log-softmax
+        _require.no_empty_row(tuple(np.argwhere(empty[..., 0])[0].tolist()), "softmax(…, empty_rows='zero')")
+    X = X - top  # first, so that rounding errors have the size of log m and not that of the scores
+    logP = X - logsumexp(X)[0][..., None]  # eq:log-softmax
 
     def vjp(dlogP):
         return (dlogP - np.exp(logP) * dlogP.sum(-1, keepdims=True)) / temperature  # eq:log-softmax-vjp

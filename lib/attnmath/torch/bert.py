@@ -67,7 +67,7 @@ def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> Float[A
         )
     if not torch.compiler.is_compiling() and not mask.any(-1).all():
         raise ValueError("mask has a row without a token: there is nothing to average")
-    share = (mask / mask.sum(-1, keepdim=True)).to(H.dtype)[..., None]
+    share = (mask.to(H.dtype) / mask.sum(-1, keepdim=True))[..., None]
     return (share * H).sum(-2)  # eq:mean-pool
 
 

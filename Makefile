@@ -1,0 +1,64 @@
+# The Mathematics of Attention. `make` alone says what there is.
+PYTHON ?= python3
+JOBS   ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+PORT   ?= 8000
+SET    ?=
+
+PY    := .venv/bin/python
+READY := .venv/.ready
+COURSE := $(PY) exercises/course.py
+
+.DEFAULT_GOAL := help
+.PHONY: help setup book test check lab serve release grade bench facts notebooks lock clean
+
+help:  ## this list
+	@echo "The Mathematics of Attention: make <target>   (the first one also makes .venv, once)"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@echo "  Another interpreter: make PYTHON=python3.12 book    More processes: make JOBS=8 test"
+
+$(READY): requirements.txt pyproject.toml scripts/setup_env.py
+	@command -v $(PYTHON) >/dev/null 2>&1 || { echo "There is no $(PYTHON) here: install Python 3.11 or newer, or name one: make PYTHON=python3.12 <target>" >&2; exit 1; }
+	@$(PYTHON) scripts/setup_env.py
+
+setup: $(READY)  ## only make .venv
+
+book: $(READY)  ## execute the notebooks and build _build/html/index.html
+	@$(PY) scripts/build_book.py --jobs $(JOBS)
+
+test: book  ## everything: stored outputs of every notebook, library, exercises, built pages
+	@$(PY) scripts/run_tests.py --jobs $(JOBS)
+
+check: $(READY)  ## a minute's check: ruff and the tests that need no built book
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
+	@$(PY) scripts/run_tests.py --quick --jobs $(JOBS)
+
+lab: $(READY)  ## JupyterLab with nbgrader's extensions, on the exercises
+	@cd exercises && ../.venv/bin/jupyter lab
+
+serve: book  ## the built book on http://127.0.0.1:8000 (PORT=…)
+	@echo "The book is at http://127.0.0.1:$(PORT)/ (Ctrl-C stops)"
+	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+release: $(READY)  ## write the students' versions of the problem sets (SET=…)
+	@$(COURSE) release $(SET)
+
+grade: $(READY)  ## grade what lies in exercises/submitted (SET=…)
+	@$(COURSE) grade $(SET)
+
+bench: $(READY)  ## time the library
+	@if ls tests/bench/test_*.py >/dev/null 2>&1; then $(PY) -m pytest tests/bench -p no:xdist; \
+	else echo "There are no benchmarks yet (tests/bench is empty)."; fi
+
+facts: $(READY)  ## count and print _build/facts.json, the figures of the status page
+	@$(PY) scripts/facts.py
+
+notebooks: $(READY)  ## execute chapters/**/*.ipynb and store their outputs in canonical form (NB=path for one)
+	@$(PY) scripts/notebooks.py --jobs $(JOBS) $(NB)
+
+lock: $(READY)  ## resolve requirements.in afresh and rewrite requirements.txt
+	@$(PY) scripts/lock.py
+
+clean:  ## remove _build and every cache (.venv stays: rm -r .venv)
+	@rm -rf _build .pytest_cache .ruff_cache .hypothesis .benchmarks
+	@find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find . -path ./.venv -prune -o -name .ipynb_checkpoints -type d -prune -exec rm -rf {} +

@@ -1,0 +1,43 @@
+"""Pages written by the build: an extension hands over a function, its text follows what the page's own file says.
+
+`add_page(app, docname, write)` registers `write(root) -> markdown`. The text is computed at the start of every build;
+the page is read again only if it differs from last time, so that a build with nothing changed takes seconds.
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+
+def add_page(app, docname, write):
+    app.setup_extension("generated")
+    app.generated_pages[docname] = write
+
+
+def _outdated(app, env, added, changed, removed):
+    known = getattr(env, "generated_digests", {})
+    app.generated_texts = {name: write(Path(app.srcdir)) for name, write in app.generated_pages.items()}
+    env.generated_digests = {name: digest(text) for name, text in app.generated_texts.items()}
+    return [
+        name for name, value in env.generated_digests.items() if known.get(name) != value and name in env.found_docs
+    ]
+
+
+def _append(app, docname, source):
+    if docname in app.generated_pages:
+        source[0] += "\n\n" + app.generated_texts[docname]
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def setup(app):
+    if not hasattr(app, "generated_pages"):
+        scripts = str(Path(app.srcdir) / "scripts")
+        if scripts not in sys.path:
+            sys.path.insert(0, scripts)
+        app.generated_pages, app.generated_texts = {}, {}
+        app.connect("env-get-outdated", _outdated)
+        app.connect("source-read", _append)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,10 @@
+// Small repairs of the theme for those who use a screen reader: visible text and accessible name must agree, every part of
+// the page lies in a landmark, and what scrolls can be reached by the keyboard.
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll(".search-button-field[aria-label], .theme-switch-button[aria-label]")
+    .forEach((button) => button.removeAttribute("aria-label"));
+  const bar = document.querySelector(".bd-sidebar-primary");
+  if (bar) { bar.setAttribute("role", "navigation"); bar.setAttribute("aria-label", "Book"); }
+  document.querySelectorAll("div.highlight pre, div.output pre, div.math")
+    .forEach((box) => { if (box.scrollWidth > box.clientWidth) box.setAttribute("tabindex", "0"); });
+});

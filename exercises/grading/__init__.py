@@ -1,0 +1,10 @@
+"""What stands behind `course.py`: nbgrader grades, and these modules see to it that one bad submission costs nobody else a mark.
+
+course_root.py    the folders of a course, its settings, its gradebook
+intake.py         from a student's folder to a notebook whose tests are the instructor's
+preprocessors.py  three steps inside nbgrader: execute with care, read a plain verdict, show students no hidden test
+runner.py         one process per submission, several at a time, each under a wall limit
+release.py        student versions, their checks, the zip
+report.py         marks as CSV, Markdown and on the terminal
+trial.py          given answers in, points out, through the same path: the reference, the stub, the wrong answers
+"""

@@ -1,0 +1,156 @@
+"""Student versions, their checks, the zip."""
+
+import re
+import shutil
+import zipfile
+
+import nbformat
+
+from .course_root import grade_id, points_by_exercise
+from .trial import reference_answers, trial
+
+MARKERS = ("BEGIN SOLUTION", "END SOLUTION", "BEGIN HIDDEN TESTS", "END HIDDEN TESTS")
+GRADE_ID = re.compile(r"[a-z0-9-]+_[a-z0-9-]+")
+HEADING = re.compile(r"^#+ .*\((\d+) points?\)", re.M)
+
+
+def regions(notebook):
+    """([(grade id, lines of a solution or of hidden tests)], the lines of all else)."""
+    hidden, public = [], set()
+    for cell in notebook.cells:
+        meta = cell.metadata.get("nbgrader", {})
+        inside = meta.get("solution") and "BEGIN SOLUTION" not in cell.source  # then the whole cell is the solution
+        if inside:
+            hidden.append((meta["grade_id"], []))
+        for line in cell.source.split("\n"):
+            if "BEGIN SOLUTION" in line or "BEGIN HIDDEN TESTS" in line:
+                inside = True
+                hidden.append((meta.get("grade_id"), []))
+            elif "END SOLUTION" in line or "END HIDDEN TESTS" in line:
+                inside = False
+            elif inside:
+                hidden[-1][1].append(line.strip())
+            else:
+                public.add(line.strip())
+    return hidden, public
+
+
+def secrets(notebook):
+    """The lines of solutions and hidden tests that occur nowhere else in the source."""
+    hidden, public = regions(notebook)
+    secret = {line for _, lines in hidden for line in lines} - public
+    return {line for line in secret if len(line) >= 8 and not line.startswith("import ")}
+
+
+def check_source(name, notebook):
+    """[what is wrong with an instructor's notebook], without running it."""
+    wrong, seen = [], set()
+    try:
+        nbformat.validate(notebook)
+    except nbformat.ValidationError as error:
+        wrong.append(f"not a valid notebook: {str(error).splitlines()[0]}")
+    for number, cell in enumerate(notebook.cells):
+        meta = cell.metadata.get("nbgrader")
+        if cell.cell_type == "code" and not meta:
+            wrong.append(f"cell {number} is code that is neither an answer, nor a test, nor read-only: {cell.source[:40]!r}")
+        if not meta:
+            continue
+        if not GRADE_ID.fullmatch(meta.get("grade_id", "")):
+            wrong.append(f"cell {number}: the id {meta.get('grade_id')!r} is not <exercise>_<part> in small letters, digits, hyphens")
+        if meta.get("grade_id") in seen:
+            wrong.append(f"the id {meta['grade_id']} occurs twice")
+        seen.add(meta.get("grade_id"))
+        if meta.get("grade") and not float(meta.get("points") or 0) > 0:
+            wrong.append(f"{meta['grade_id']} is graded, but worth nothing")
+    hidden, public = regions(notebook)
+    for name, lines in hidden:
+        telling = {line for line in lines if len(line) >= 12 and not line.startswith(("import ", "def "))}
+        if telling and telling <= public:
+            wrong.append(f"{name}: every line of what is hidden there stands in the open elsewhere")
+    stated, found = 0, 0
+    section, sums = None, {}
+    for cell in notebook.cells:
+        heading = HEADING.search(cell.source) if cell.cell_type == "markdown" else None
+        if heading:
+            section = heading.group(0)
+            sums[section] = [int(heading.group(1)), 0]
+            stated += int(heading.group(1))
+        meta = cell.metadata.get("nbgrader", {})
+        if meta.get("grade") or meta.get("task"):
+            found += float(meta["points"])
+            if section:
+                sums[section][1] += float(meta["points"])
+    wrong += [f"{title!r} states {says:g}, its cells give {gives:g}" for title, (says, gives) in sums.items() if says != gives]
+    if stated != found:
+        wrong.append(f"the headings state {stated} points in all, the cells give {found:g}")
+    return wrong
+
+
+def check_release(source, folder):
+    """[what a student version gives away]."""
+    wrong, hidden = [], secrets(source)
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".ipynb":
+            notebook = nbformat.read(path, 4)
+            nbformat.validate(notebook)
+            text = "\n".join(cell.source for cell in notebook.cells)
+            if any(cell.get("outputs") for cell in notebook.cells):
+                wrong.append(f"{path.name} holds outputs")
+            text += "\n" + nbformat.writes(notebook)
+        elif path.is_file():
+            text = path.read_text("utf-8", errors="replace")
+        else:
+            continue
+        wrong += [f"{path.name} holds {marker!r}" for marker in MARKERS if marker in text]
+        lines = {line.strip() for line in text.split("\n")}
+        wrong += [f"{path.name} holds a line of a solution or a hidden test: {line!r}" for line in sorted(hidden & lines)]
+    return wrong
+
+
+def check_marks(folder, workers=2):
+    """[what is wrong], from grading the instructor's own answers and the untouched student version."""
+    name = folder.name
+    notebook = nbformat.read(folder / f"{name}.ipynb", 4)
+    by_hand = {grade_id(c) for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution") and c.metadata.nbgrader.get("grade")}
+    full = {grade_id(c): float(c.metadata.nbgrader["points"]) for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade")}
+    rows = trial(folder, {"reference": reference_answers(notebook), "stub": {}}, workers=workers)
+    wrong = []
+    for who, row in rows.items():
+        for test, points in full.items():
+            want = points if who == "reference" else 0
+            if test not in by_hand and row.cells.get(test) != want:
+                said = row.messages.get(test, row.reason)
+                wrong.append(f"{who}: {test} gives {row.cells.get(test)} instead of {want:g}. {said}")
+    return wrong
+
+
+def write_zip(folder, targets):
+    """The same bytes whenever the files are the same."""
+    for target in targets:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    entry = zipfile.ZipInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}", (1980, 1, 1, 0, 0, 0))
+                    entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
+                    archive.writestr(entry, path.read_bytes())
+
+
+def release_set(course, name, *, zips, try_marks=True, workers=2):
+    """Write release/<name>/ and the zips; ([what is wrong], {exercise: points}). Nothing is written if something is wrong."""
+    source = nbformat.read(course.source(name), 4)
+    wrong = check_source(name, source)
+    if wrong:
+        return wrong, {}
+    course.prepare(name)
+    fresh = course.work / "base" / name
+    wrong = check_release(source, fresh)
+    if not wrong and try_marks:
+        wrong = check_marks(course.root / "source" / name, workers)
+    if wrong:
+        return wrong, {}
+    target = course.root / "release" / name
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(fresh, target)
+    write_zip(target, zips)
+    return [], points_by_exercise(source)

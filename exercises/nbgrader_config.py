@@ -1,0 +1,35 @@
+"""nbgrader's settings for this course; read by `course.py`, by `nbgrader …` typed here, and by formgrader."""
+
+import sys
+from pathlib import Path
+
+root = Path(__file__).resolve().parent
+if str(root) not in sys.path:
+    sys.path.insert(0, str(root))  # the preprocessors named below live in grading/
+
+c = get_config()  # noqa: F821  (traitlets gives it to configuration files)
+c.CourseDirectory.course_id = "attention"
+c.CourseDirectory.root = str(root)
+c.CourseDirectory.db_url = f"sqlite:///{root / 'gradebook.db'}?timeout=120"  # wait for the other writer
+
+c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("Your answer here.")'}
+c.ClearSolutions.text_stub = "*Your answer here.*"
+
+# Seconds that a cell may take, and a submission in all. What runs over is interrupted; the other cells still count.
+c.CarefulExecute.timeout = 60
+c.CarefulExecute.total = 300
+
+c.Autograde.autograde_preprocessors = [
+    "grading.preprocessors.CarefulExecute",  # instead of nbgrader's Execute
+    "grading.preprocessors.PlainVerdict",
+    "nbgrader.preprocessors.LimitOutput",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+
+c.GenerateFeedback.preprocessors = [
+    "nbgrader.preprocessors.GetGrades",
+    "grading.preprocessors.ForStudents",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+]

@@ -1,0 +1,23 @@
+"""Every test session checks the shape strings of the library's signatures against the arrays that pass through them."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
+
+from jaxtyping import install_import_hook
+
+install_import_hook("attnmath", "beartype.beartype")
+
+import numpy as np
+import pytest
+import torch
+
+# Tests run side by side, one process per core: more threads would only make them wait for each other.
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def rng():
+    """A fresh generator with one seed, so that a test does not depend on which tests ran before it."""
+    return np.random.default_rng(20170612)

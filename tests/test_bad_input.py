@@ -1,0 +1,174 @@
+"""Bad input gets one clear sentence: which argument, its shape or dtype, and what was expected. In both worlds."""
+
+import re
+import subprocess
+import sys
+
+import attnmath.numpy as an
+import attnmath.torch as at
+import numpy as np
+import pytest
+import torch
+from jaxtyping import config
+
+
+@pytest.fixture(autouse=True)
+def without_shape_checks():
+    """As a user calls the library: the shape checks that the tests switch on would speak first."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+X = np.zeros
+PAIR = {"weight": X((6, 6)), "bias": X(6)}
+PARAMS = dict.fromkeys(["query", "key", "value", "output"], PAIR)
+EMBED = {"word": X((9, 6)), "position": X((4, 6)), "segment": X((1, 6)), "norm": {"gain": X(6), "bias": X(6)}}
+
+# component, arguments, keywords, what the message must say
+BAD = [
+    ("softmax", (X((3, 5), int),), {}, r"S has dtype (torch\.)?int64; floats are expected"),
+    ("softmax", ([1.0, 2.0],), {}, r"S is a list; an array"),
+    ("softmax", (X((3, 0)),), {}, r"S has shape \(3, 0\): its axis -1 is empty; at least one score is needed"),
+    ("softmax", (X((3, 5)), 0.0), {}, r"temperature is 0\.0; it must be > 0"),
+    ("softmax", (X((3, 5)), -1.0), {}, r"temperature is -1\.0; it must be > 0"),
+    ("softmax", (X((3, 5)),), {"empty_rows": "nan"}, r"empty_rows is 'nan'; expected one of 'error', 'zero'"),
+    ("softmax", (np.full((3, 5), -np.inf),), {}, r"row \(0,\) may attend to no key.*empty_rows='zero'"),
+    ("log_softmax", (np.full((2, 3, 5), -np.inf),), {}, r"row \(0, 0\) may attend to no key"),
+    ("log_softmax", (X((3, 0)),), {}, r"S has shape \(3, 0\)"),
+    ("logsumexp", (X((3, 5), bool),), {}, r"S has dtype (torch\.)?bool"),
+    ("dot_score", (X((3, 7)), X((5, 6))), {}, r"K has shape \(5, 6\), expected \(\.\.\., m, k\) with k = 7"),
+    (
+        "dot_score",
+        (X((2, 3, 7)), X((4, 5, 7))),
+        {},
+        r"K has leading axes \(4,\), which do not broadcast with \(2,\) of Q",
+    ),
+    ("dot_score", (X(7), X((5, 7))), {}, r"Q has shape \(7,\); expected \(\.\.\., n, k\)"),
+    ("scaled_dot_score", (X((3, 0)), X((5, 0))), {}, r"Q has shape \(3, 0\): its axis -1 is empty"),
+    ("scaled_dot_score", (X((3, 7)), X((5, 7), np.float32)), {}, r"K has dtype .*float32 but Q has .*float64"),
+    (
+        "multiplicative_score",
+        (X((3, 7)), X((5, 6)), X((6, 7))),
+        {},
+        r"W has shape \(6, 7\), expected \(q, k\) with q = 7",
+    ),
+    ("additive_score", (X((3, 7)), X((5, 6)), X((7, 4)), X((6, 5)), X(4)), {}, r"Wk has shape \(6, 5\).*a = 4"),
+    ("attention_weights", (X((3, 7)), X((0, 7))), {}, r"K has shape \(0, 7\): its axis -2 is empty; at least one key"),
+    ("attention", (X((3, 7)), X((5, 7)), X((4, 2))), {}, r"V has shape \(4, 2\), expected \(\.\.\., m, v\) with m = 5"),
+    ("attention", (X((3, 7)), X((0, 7)), X((0, 2))), {}, r"at least one key is needed"),
+    (
+        "attention",
+        (X((3, 7)), X((5, 7)), X((5, 2)), X((3, 5))),
+        {},
+        r"mask has dtype (torch\.)?float64; masks are boolean",
+    ),
+    (
+        "attention",
+        (X((3, 7)), X((5, 7)), X((5, 2)), X((5, 3), bool)),
+        {},
+        r"mask has shape \(5, 3\), which does not broadcast to the scores' shape \(3, 5\)",
+    ),
+    ("attention", (X((3, 7)), X((5, 7)), X((5, 2)), np.ones((2, 3, 5), bool)), {}, r"mask has shape \(2, 3, 5\)"),
+    (
+        "attention",
+        (X((3, 7)), X((5, 7)), X((5, 2)), np.eye(3, 5, 3, dtype=bool)),
+        {},
+        r"row \(2,\) may attend to no key",
+    ),
+    ("attention", (X((3, 7)), X((5, 7)), X((5, 2)), False), {}, r"row \(0,\) may attend to no key"),
+    ("attention_chunked", (X((3, 7)), X((5, 7)), X((5, 2))), {"chunk": 0}, r"chunk is 0; it must be > 0"),
+    (
+        "attention_chunked",
+        (X((2, 3, 7)), X((5, 7)), X((5, 2))),
+        {},
+        r"leading axes \(2,\), \(\), \(\); make them equal",
+    ),
+    (
+        "attention_chunked",
+        (X((3, 7)), X((5, 7)), X((5, 2)), np.eye(3, 5, 3, dtype=bool)),
+        {},
+        r"row \(2,\) may attend to no key",
+    ),
+    ("linear", (X((3, 7)), X((6, 4)), X(4)), {}, r"W has shape \(6, 4\), expected \(i, o\) with i = 7"),
+    ("layer_norm", (X((3, 7)), X(7), X(6)), {}, r"bias has shape \(6,\), expected \(d\) with d = 7"),
+    ("layer_norm", (X((3, 7)), X(7), X(7), 0.0), {}, r"eps is 0\.0; it must be > 0"),
+    ("gelu", (X((3,), int),), {}, r"X has dtype (torch\.)?int64"),
+    (
+        "multi_head_attention",
+        (X((3, 6)), X((5, 6)), X((5, 6)), PARAMS, 4),
+        {},
+        r"heads is 4; .*divides the width 6 of Q",
+    ),
+    (
+        "multi_head_attention",
+        (X((3, 6)), X((5, 6)), X((5, 6)), PARAMS, 2, np.ones((3, 3, 5), bool)),
+        {},
+        r"mask has shape \(3, 3, 5\)",
+    ),
+    (
+        "embedding",
+        (np.array([[1, 2], [30, 3]]), X((9, 6))),
+        {},
+        r"ids\[1, 0\] = 30 is outside the vocabulary of 9 tokens",
+    ),
+    ("embedding", (np.array([-1]), X((9, 6))), {}, r"ids\[0\] = -1 is outside"),
+    ("embedding", (np.array([1.0]), X((9, 6))), {}, r"ids has dtype (torch\.)?float64; token ids are integers"),
+    ("bert_embedding", (np.zeros((1, 5), int), EMBED), {}, r"ids has 5 tokens in a row, but there are 4 positions"),
+    (
+        "bert",
+        (np.zeros((1, 3), int), {"embeddings": EMBED, "layers": {}}, 2, np.ones((1, 4), bool)),
+        {},
+        r"mask has shape .*4.*expected booleans of ids' shape",
+    ),
+    ("mean_pool", (X((2, 3, 6)), np.array([[True, True, True], [False, False, False]])), {}, r"a row without a token"),
+    ("mean_pool", (X((2, 3, 6)), np.ones((2, 3))), {}, r"expected booleans \(2, 3\)"),
+    ("unit_norm", (X((2, 3)),), {}, r"X has a row of zeros at \(0,\)"),
+    ("rnn", (X((2, 3, 7)), X(4), X((7, 4)), X((4, 4)), X(4)), {}, r"share their leading axes"),
+    ("rnn", (X((3, 7)), X(4), X((7, 4)), X((4, 5)), X(4)), {}, r"U has shape \(4, 5\)"),
+]
+
+
+def to_torch(value):
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value)
+    return {key: to_torch(v) for key, v in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
+@pytest.mark.parametrize("row", BAD, ids=[f"{i}-{row[0]}" for i, row in enumerate(BAD)])
+def test_message_names_the_argument_and_the_cure(row, world):
+    name, args, keywords, message = row
+    f = getattr(world, name)
+    args = args if world is an else tuple(map(to_torch, args))
+    with pytest.raises(ValueError) as error:
+        f(*args, **keywords)
+    text = str(error.value)
+    assert re.search(message, text), text
+    assert "\n" not in text and len(text) < 300
+
+
+@pytest.mark.parametrize("function", ["general_attention"])
+@pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
+def test_scores_of_a_wrong_shape_are_named(function, world):
+    def wrong(Q, K):
+        S = K[..., :1, :]  # (1, 7) where (3, 5) is due
+        return (S, None) if world is an else S
+
+    Q, K, V = X((3, 7)), X((5, 7)), X((5, 2))
+    Q, K, V = (Q, K, V) if world is an else map(torch.from_numpy, (Q, K, V))
+    with pytest.raises(ValueError, match=r"score\(Q, K\) has shape \(1, 7\), expected \(\.\.\., n, m\) with n = 3"):
+        getattr(world, function)(Q, K, V, wrong)
+
+
+def test_the_numpy_world_never_imports_torch():
+    modules = "attnmath.numpy, attnmath.check, attnmath.count, attnmath.minilm, attnmath.shapes"
+    code = f"import sys, {modules}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_the_package_itself_imports_nothing():
+    code = "import sys; before = set(sys.modules); import attnmath; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['attnmath']"

@@ -1,0 +1,136 @@
+"""The helpers that check everything else are checked first: each must fail where it should."""
+
+import attnmath.numpy as an
+import numpy as np
+import pytest
+import torch
+from attnmath import count, viz
+from attnmath.check import check_vjp, compare
+
+A = np.arange(6.0).reshape(2, 3) + 1
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "message"),
+    [
+        (A + 1e-9, A, "differs in 6 of 6 entries"),
+        (None, A, "is None: a return is missing"),
+        (A[0], A, r"has shape \(3,\); expected \(2, 3\)"),
+        (A * np.nan, A, "is nan in 6 of 6 entries, first at"),
+        (3 * A, A, "every entry is 3 times what it should be"),
+        (A @ A.T + [[0, 1], [0, 0]], A @ A.T + [[0, 0], [1, 0]], "is transposed"),
+        ("text", A, "numbers are expected"),
+        ((A,), (A, A), "is 1 values; expected 2 values"),
+        ({"a": A}, {"b": A}, r"expected a dict with the keys \['b'\]"),
+        ({"a": {"b": A + 1}}, {"a": {"b": A}}, r"result\['a'\]\['b'\] differs"),
+        (np.zeros(3), np.ones(3), "every entry is 0 times"),
+        (np.array([1.0, np.inf]), np.array([1.0, 2.0]), "most at"),
+        (np.array([True, False]), np.array([True, True]), "differs in 1 of 2 entries"),
+        (torch.ones(2), torch.zeros(2), "differs in 2 of 2 entries"),
+    ],
+)
+def test_compare_fails_with_a_diagnosis(got, want, message):
+    with pytest.raises(AssertionError, match=message):
+        compare(got, want)
+
+
+@pytest.mark.parametrize(
+    ("got", "want"),
+    [
+        (A, A),
+        (A.tolist(), A),
+        (torch.from_numpy(A), A),
+        (torch.ones(2, dtype=torch.bfloat16), np.ones(2)),
+        (np.array([np.inf, -np.inf]), np.array([np.inf, -np.inf])),
+        ({"a": (A, [1.0])}, {"a": (A, [1.0])}),
+        (np.zeros((0, 3)), np.zeros((0, 3))),
+    ],
+)
+def test_compare_passes_what_is_equal(got, want):
+    compare(got, want)
+    with pytest.raises(AssertionError):
+        compare(got, {"another": 1})
+
+
+def test_compare_names_a_known_mistake():
+    S = np.log(A)
+    wrong = np.exp(S) / np.exp(S).sum(0)
+    sentence = "your weights sum to 1 over the queries, axis -2; normalise over the keys"
+    with pytest.raises(AssertionError, match=sentence):
+        compare(wrong, an.softmax(S)[0], mistakes={sentence: wrong})
+
+
+def test_compare_refuses_a_mistake_that_is_right():
+    with pytest.raises(ValueError, match="gives the right value"):
+        compare(A, A, mistakes={"no mistake at all": A.copy()})
+
+
+def softmax_without_row_correction(S):
+    P, _ = an.softmax(S)
+    return P, lambda dP: P * dP
+
+
+def test_check_vjp_sees_a_missing_row_correction_and_ones_would_not(rng):
+    S = rng.standard_normal((3, 5))
+    check_vjp(an.softmax, S, rng=rng)
+    with pytest.raises(AssertionError, match="cotangent of argument 0"):
+        check_vjp(softmax_without_row_correction, S, rng=rng)
+    # the reason: with a cotangent of ones the true cotangent is 0 whatever the scores are
+    assert np.abs(an.softmax(S)[1](np.ones((3, 5)))).max() < 1e-15
+
+
+@pytest.mark.parametrize(
+    ("vjp", "message"),
+    [
+        (lambda dy: (dy, dy), "2 cotangents for 1 arguments"),
+        (lambda dy: dy.sum(), r"shape \(\); expected \(2, 3\)"),
+        (lambda dy: 2.001 * dy, "cotangent of argument 0"),
+    ],
+)
+def test_check_vjp_refuses(vjp, message, rng):
+    with pytest.raises(AssertionError, match=message):
+        check_vjp(lambda x: (2 * x, vjp), A, rng=rng)
+
+
+def test_check_vjp_needs_float64(rng):
+    with pytest.raises(ValueError, match="argument 0 is not a float64 array"):
+        check_vjp(an.gelu, A.astype(np.float32), rng=rng)
+
+
+def test_bytes_held_counts_each_array_once_and_whole():
+    big = np.zeros((100, 8))
+    view = big[:3]
+    assert count.bytes_held(lambda: (big, view)) == 6400
+    assert count.bytes_held(lambda: [view, {"a": big[0]}]) == 6400
+    assert count.bytes_held(lambda: None) == 0
+
+
+@pytest.mark.claim("eq:attention-bytes")
+def test_bytes_of_attention_by_formula_and_by_weighing(rng):
+    Q, K, V = (rng.standard_normal(shape).astype(np.float32) for shape in ((4, 64, 8), (4, 96, 8), (4, 96, 8)))
+    _, vjp = an.attention(Q, K, V)
+    inputs = Q.nbytes + K.nbytes + V.nbytes
+    assert count.bytes_held(vjp) - inputs == count.attention_bytes(64, 96, heads=4)
+
+
+@pytest.mark.claim("eq:attention-flops", "eq:projection-flops")
+def test_flops_by_formula_and_by_instrument():
+    import attnmath.torch as at
+    from torch.utils.flop_counter import FlopCounterMode
+
+    n, m, k, v, d = 3, 5, 7, 2, 11
+    with FlopCounterMode(display=False) as counter:
+        at.attention(torch.zeros(n, k), torch.zeros(m, k), torch.zeros(m, v))
+    assert counter.get_total_flops() == count.attention_flops(n, m, k, v)
+    rows = torch.zeros(n, d)
+    with FlopCounterMode(display=False) as counter:
+        for width in (k, k, v):
+            at.linear(rows, torch.zeros(d, width), torch.zeros(width))
+        at.linear(torch.zeros(n, v), torch.zeros(v, d), torch.zeros(d))
+    assert counter.get_total_flops() == count.projection_flops(n, d, k, v)
+
+
+def test_attention_map_refuses_labels_that_do_not_fit():
+    viz.style()
+    with pytest.raises(ValueError, match=r"P has shape \(2, 3\); expected \(3, 3\)"):
+        viz.attention_map(A / 10, "abc", "abc")

@@ -1,0 +1,178 @@
+"""Released sets: nothing given away, points that add up, marks that the reference earns and the stub does not."""
+
+import subprocess
+import sys
+import zipfile
+
+import nbformat
+import pytest
+import toyset
+from battery import EXERCISES, catch, compose, grade, points_of_tests
+from grading import release
+from grading.course_root import Course, grade_id
+from grading.release import check_marks, check_release, check_source, release_set, secrets
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+SETS = Course().sets()
+
+
+@pytest.fixture
+def toy(tmp_path):
+    toyset.write(tmp_path)
+    return Course(tmp_path)
+
+
+def zips(course):
+    return [course.root / "release/toy.zip", course.root / "downloads/toy.zip"]
+
+
+def test_a_release_holds_the_stub_and_nothing_else(toy):
+    (toy.root / "source/toy/table.csv").write_text("1,2\n")
+    wrong, points = release_set(toy, "toy", zips=zips(toy), try_marks=False)
+    assert wrong == [] and points == {"double": 3, "square": 1, "proof": 2}
+    text = (toy.root / "release/toy/toy.ipynb").read_text()
+    assert "NotImplementedError" in text and "*Your answer here.*" in text and "double(3) should be 6" in text
+    for secret in ("secret_sum", "hidden_inputs", "distributivity", "SOLUTION", "HIDDEN"):
+        assert secret not in text
+    first, second = (path.read_bytes() for path in zips(toy))
+    assert first == second
+    with zipfile.ZipFile(zips(toy)[0]) as archive:
+        assert archive.namelist() == ["toy/table.csv", "toy/toy.ipynb"]
+    release_set(toy, "toy", zips=zips(toy), try_marks=False)
+    assert zips(toy)[0].read_bytes() == first
+
+
+def leak(notebook, kind):
+    cells = {grade_id(cell): cell for cell in notebook.cells}
+    if kind == "solution in the text":
+        notebook.cells.append(new_markdown_cell("A hint:\n\n    secret_sum = x + x\n    return secret_sum", id="leak"))
+    elif kind == "hidden test in a visible one":
+        cells["double_test-shown"].source += "\n" + "\n".join(toyset.HIDDEN.split("\n")[2:4])
+    elif kind == "open region":
+        cells["square_answer"].source = cells["square_answer"].source.replace("    ### END SOLUTION\n", "")
+    elif kind == "twice the same id":
+        cells["square_test"].metadata.nbgrader["grade_id"] = "double_test-shown"
+    elif kind == "an id without its exercise":
+        cells["square_test"].metadata.nbgrader["grade_id"] = "cell-a81"
+    elif kind == "no points":
+        cells["square_test"].metadata.nbgrader["points"] = 0
+    elif kind == "points that do not add up":
+        cells["square_test"].metadata.nbgrader["points"] = 4
+    elif kind == "ungraded code":
+        notebook.cells.append(new_code_cell("x = 1", id="plain"))
+    return notebook
+
+
+CAUGHT_BY = {
+    "open region": "could not make",
+    "solution in the text": "double_answer: every line",
+    "hidden test in a visible one": "double_test-hidden: every line",
+    "twice the same id": "occurs twice",
+    "an id without its exercise": "cell-a81",
+    "no points": "worth nothing",
+    "points that do not add up": "states 1, its cells give 4",
+    "ungraded code": "neither an answer",
+}
+
+
+@pytest.mark.parametrize("kind", CAUGHT_BY)
+def test_a_faulty_source_is_not_released(tmp_path, kind):
+    notebook = leak(toyset.notebook(), kind)
+    toyset.write(tmp_path, made=notebook)
+    course = Course(tmp_path)
+    try:
+        wrong, _ = release_set(course, "toy", zips=zips(course), try_marks=False)
+    except SystemExit as stopped:
+        wrong = [str(stopped)]
+    assert any(CAUGHT_BY[kind] in problem for problem in wrong), wrong
+    assert not (tmp_path / "release").exists()
+
+
+def test_a_support_file_may_not_carry_a_solution(toy):
+    (toy.root / "source/toy/helper.py").write_text("def double(x):\n    secret_sum = x + x\n")
+    wrong, _ = release_set(toy, "toy", zips=zips(toy), try_marks=False)
+    assert wrong == ["helper.py holds a line of a solution or a hidden test: 'secret_sum = x + x'"]
+    assert not zips(toy)[0].exists()
+
+
+def test_a_reference_that_fails_and_a_stub_that_passes_are_found(tmp_path):
+    notebook = toyset.notebook()
+    cells = {grade_id(cell): cell for cell in notebook.cells}
+    cells["double_answer"].source = "def double(x):\n    ### BEGIN SOLUTION\n    return x * 3\n    ### END SOLUTION"
+    cells["square_test"].source = "square"
+    wrong = check_marks(toyset.write(tmp_path, made=notebook))
+    assert [problem.split(" gives")[0] for problem in wrong] == [
+        "reference: double_test-shown",
+        "reference: double_test-hidden",
+        "stub: square_test",
+    ]
+
+
+WRONG = {
+    "double": {
+        "plus-one": ("adds one", {"double_answer": "def double(x):\n    return x + 1"}),
+        "truncates": ("truncates", {"double_answer": "def double(x):\n    return 2 * int(x)"}),
+        "right": ("not wrong at all", {"double_answer": "def double(x):\n    return 2 * x"}),
+    },
+    "square": {"dies": ("kills the kernel", {"square_answer": "import os\ndef square(x):\n    os._exit(3)"})},
+}
+
+
+def test_the_battery_tells_what_is_caught(tmp_path):
+    folder = toyset.write(tmp_path)
+    table = catch(folder, WRONG, report=tmp_path / "wrong-answers.json")
+    assert table["reference"] == {"double": 3, "square": 1} and table["stub"] == {"double": 0, "square": 0}
+    found = {case["name"]: (case["points"], case["caught"]) for e in table["exercises"].values() for case in e["wrong"]}
+    assert found == {"plus-one": (0, True), "truncates": (1, True), "right": (3, False), "dies": (0, True)}
+    assert (table["caught"], table["total"], table["disturbed"]) == (3, 4, [])
+    assert table["exercises"]["double"]["wrong"][0]["message"] == "AssertionError: double(3) should be 6"
+
+
+def test_an_answer_that_disturbs_another_exercise_is_named(tmp_path):
+    meddles = {"square": {"meddles": ("redefines double", {"square_answer": "import builtins\nbuiltins.abs = None\nsquare = None"})}}
+    notebook = toyset.notebook()
+    notebook.cells = notebook.cells[:2] + notebook.cells[6:] + notebook.cells[2:6]
+    next(c for c in notebook.cells if grade_id(c) == "double_test-shown").source += "\nassert abs(-1) == 1"
+    table = catch(toyset.write(tmp_path, made=notebook), meddles | {"double": {}}, report=None)
+    assert table["disturbed"] == ["double, by the wrong answers number 1 of the others"]
+
+
+def test_a_wrong_answer_must_be_about_its_own_exercise():
+    with pytest.raises(KeyError, match="square_answer"):
+        compose({"double": {"x": ("", {"square_answer": ""})}}, {"double_answer": "", "square_answer": ""})
+
+
+def test_given_answers_give_points(tmp_path):
+    folder = toyset.write(tmp_path)
+    assert grade(folder, {"mine": {"square_answer": "square = lambda x: x * x"}})["mine"] == {
+        "double_test-shown": 0,
+        "double_test-hidden": 0,
+        "square_test": 1,
+        "proof_text": 0,
+    }
+
+
+def test_the_command_line_releases(toy):
+    command = [sys.executable, str(EXERCISES / "course.py"), "--root", str(toy.root), "release"]
+    done = subprocess.run([*command, "--downloads", str(toy.root / "downloads"), "toy"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 exercises, 6 points; the reference gets all points, the student version none" in done.stdout
+    assert (toy.root / "downloads/toy.zip").exists()
+    done = subprocess.run([*command, "toi"], capture_output=True, text=True)
+    assert done.returncode == 1 and "There is no set 'toi'" in done.stderr
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_sets_of_this_course_can_be_released(name, tmp_path):
+    source = nbformat.read(Course().source(name), 4)
+    assert check_source(name, source) == []
+    course = Course(tmp_path)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / name).symlink_to(EXERCISES / "source" / name, target_is_directory=True)
+    wrong, _ = release_set(course, name, zips=[tmp_path / "set.zip"], try_marks=False)
+    assert wrong == []
+    assert secrets(source) and points_of_tests(source), "this set hides nothing, or tests nothing"
+
+
+def test_headings_state_points():
+    assert release.HEADING.findall("# Set\n\n## Exercise 1. A (3 points)\n### B (1 point)\ntext (5 points)") == ["3", "1"]
