@@ -1,28 +1,29 @@
 """Release and grade problem sets: `python course.py --help`, or `make release` and `make grade`.
 
-    python course.py release [SET ...]    student versions and their zips, after checks
-    python course.py grade   [SET ...]    grade what lies in submitted/<student>/<set>/<set>.ipynb
-    python course.py zip     [SET ...]    only the zips that the book offers for download, without a gradebook
+python course.py release [SET ...]    student versions and their zips, after checks
+python course.py grade   [SET ...]    grade what lies in submitted/<student>/<set>/<set>.ipynb
+python course.py zip     [SET ...]    only the zips that the book offers for download, without a gradebook
 """
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from grading.course_root import HERE, Course  # noqa: E402
-
+HERE = Path(__file__).resolve().parent
 DOWNLOADS = HERE.parent / "_build" / "problem-sets"
+sys.path.insert(0, str(HERE))  # the modules in grading/; each command imports what it needs, so that --help is quick
 
 
 def chosen(course, names):
     sets = course.sets()
     for name in names:
         if name not in sets:
-            raise SystemExit(f"There is no set {name!r} in {course.root.name}/source. There are: {', '.join(sets) or 'none'}.")
+            raise SystemExit(
+                f"There is no set {name!r} in {course.root.name}/source. There are: {', '.join(sets) or 'none'}."
+            )
     if not sets:
         raise SystemExit(f"No set in {course.root.name}/source: a set is source/<set>/<set>.ipynb.")
     return names or sets
@@ -43,15 +44,16 @@ def release(course, options):
             failed = True
             continue
         tried = "" if options.quick else "; the reference gets all points, the student version none"
-        print(f"{name}: {len(points)} exercises, {sum(points.values()):g} points{tried} ({time.monotonic() - began:.1f} s)")
+        print(
+            f"{name}: {len(points)} exercises, {sum(points.values()):g} points{tried} ({time.monotonic() - began:.1f} s)"
+        )
         print(f"  {course.root.name}/release/{name}/ and {course.root.name}/release/{name}.zip")
     return int(failed)
 
 
 def zip_only(course, options):
     """Student versions from a temporary course, so that building the book touches no gradebook."""
-    import shutil
-
+    from grading.course_root import Course
     from grading.release import release_set
 
     failed = False
@@ -97,11 +99,18 @@ def grade(course, options):
         print(table(rows))
         print(f"\n{name}: {summary(rows)}; {time.monotonic() - began:.0f} s.")
         if waiting := [row for row in rows if row.to_mark]:
-            print(f"{len(waiting)} wait for marking by hand: cd {course.root.name} && jupyter lab, then Nbgrader, Formgrader.")
+            print(
+                f"{len(waiting)} wait for marking by hand: cd {course.root.name} && jupyter lab, then Nbgrader, Formgrader."
+            )
         if odd := needs_eye(rows):
-            print(f"{len(odd)} could not be graded as they are: " + ", ".join(f"{row.student} ({row.state})" for row in odd))
+            print(
+                f"{len(odd)} could not be graded as they are: "
+                + ", ".join(f"{row.student} ({row.state})" for row in odd)
+            )
             failed = True
-        print(f"Marks: {course.root.name}/reports/{name}.csv; feedback: {course.root.name}/feedback/<student>/{name}/{name}.html")
+        print(
+            f"Marks: {course.root.name}/reports/{name}.csv; feedback: {course.root.name}/feedback/<student>/{name}/{name}.html"
+        )
     if not any_row:
         print(
             f"Nothing to grade. Put each notebook at {course.root.name}/submitted/<student>/<set>/<set>.ipynb, "
@@ -125,12 +134,16 @@ def main(arguments=None):
         command.add_argument("--downloads", type=Path, default=DOWNLOADS, help="where the book's zips go")
         command.set_defaults(function=function)
         if name == "release":
-            command.add_argument("--quick", action="store_true", help="do not grade the reference and the student version first")
+            command.add_argument(
+                "--quick", action="store_true", help="do not grade the reference and the student version first"
+            )
         if name == "grade":
             command.add_argument("--force", action="store_true", help="grade unchanged submissions again")
     options = parser.parse_args(arguments)
     if options.workers < 1:
         parser.error("--workers: at least 1")
+    from grading.course_root import Course
+
     return options.function(Course(options.root), options)
 
 

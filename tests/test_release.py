@@ -129,7 +129,11 @@ def test_the_battery_tells_what_is_caught(tmp_path):
 
 
 def test_an_answer_that_disturbs_another_exercise_is_named(tmp_path):
-    meddles = {"square": {"meddles": ("redefines double", {"square_answer": "import builtins\nbuiltins.abs = None\nsquare = None"})}}
+    meddles = {
+        "square": {
+            "meddles": ("redefines double", {"square_answer": "import builtins\nbuiltins.abs = None\nsquare = None"})
+        }
+    }
     notebook = toyset.notebook()
     notebook.cells = notebook.cells[:2] + notebook.cells[6:] + notebook.cells[2:6]
     next(c for c in notebook.cells if grade_id(c) == "double_test-shown").source += "\nassert abs(-1) == 1"
@@ -175,4 +179,7 @@ def test_the_sets_of_this_course_can_be_released(name, tmp_path):
 
 
 def test_headings_state_points():
-    assert release.HEADING.findall("# Set\n\n## Exercise 1. A (3 points)\n### B (1 point)\ntext (5 points)") == ["3", "1"]
+    assert release.HEADING.findall("# Set\n\n## Exercise 1. A (3 points)\n### B (1 point)\ntext (5 points)") == [
+        "3",
+        "1",
+    ]

@@ -9,7 +9,8 @@ import attnmath.torch as at
 import numpy as np
 import pytest
 import torch
-from attnmath.check import check_vjp, compare
+import witnesses
+from attnmath.check import compare
 from attnmath.tree import map_tree
 from cases import CASES
 
@@ -17,41 +18,17 @@ NAMES = [case.id for case in CASES]
 HELPERS = {"split_heads", "merge_heads"}  # reshapes; seen by every case of multi_head_attention
 
 
-def tensors(args):
-    """The arguments as leaves that collect gradients."""
-    return [map_tree(lambda X: torch.from_numpy(X.copy()).requires_grad_(), arg) for arg in args]
-
-
-def gradients(y, dy, leaves):
-    y.backward(torch.from_numpy(dy))
-    return tuple(map_tree(lambda X: torch.zeros_like(X) if X.grad is None else X.grad, leaf) for leaf in leaves)
-
-
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_twin_and_torch_agree_forward_and_backward(case, rng):
-    args = case.args(rng)
-    y, vjp = case.call(an, *args)
-    dy = rng.standard_normal(y.shape)
-    cotangents = vjp(dy)
-    cotangents = cotangents if isinstance(cotangents, tuple) else (cotangents,)
-    for witness, f in (("the twin", lambda *a: case.call(at, *a)), ("torch's own", case.reference)):
-        leaves = tensors(args)
-        expected = f(*leaves)
-        compare(y, expected, name=f"{case.function} against {witness}", atol=1e-12, rtol=1e-12)
-        compare(
-            cotangents,
-            gradients(expected, dy, leaves),
-            name=f"cotangent of {case.function} against {witness}",
-            atol=case.vjp_atol,
-            rtol=1e-10,
-        )
+    witnesses.agree(case, rng)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if c.circumstance not in ("huge", "no-batch", "wide-range")], ids=lambda c: c.id
-)
+SMOOTH = [case for case in CASES if case.circumstance not in witnesses.NO_DIFFERENCE]
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=lambda case: case.id)
 def test_finite_difference(case, rng):
-    check_vjp(lambda *args: case.call(an, *args), *case.args(rng), rng=rng)
+    witnesses.finite_difference(case, rng)
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)

@@ -5,7 +5,14 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 
 def _meta(name, *, grade=False, solution=False, points=None):
-    meta = {"grade_id": name, "grade": grade, "solution": solution, "locked": not solution, "schema_version": 3, "task": False}
+    meta = {
+        "grade_id": name,
+        "grade": grade,
+        "solution": solution,
+        "locked": not solution,
+        "schema_version": 3,
+        "task": False,
+    }
     return {"nbgrader": meta | ({"points": points} if points is not None else {})}
 
 

@@ -49,7 +49,9 @@ def read_regular(path):
         if not stat.S_ISREG(status.st_mode):
             raise Rejected("not-a-notebook", f"{path.name} is not a regular file")
         if status.st_size > MAX_BYTES:
-            raise Rejected("not-a-notebook", f"{path.name} has {status.st_size / 1e6:.0f} MB; the limit is {MAX_BYTES / 1e6:.0f}")
+            raise Rejected(
+                "not-a-notebook", f"{path.name} has {status.st_size / 1e6:.0f} MB; the limit is {MAX_BYTES / 1e6:.0f}"
+            )
         return file.read(MAX_BYTES)
 
 
@@ -97,7 +99,9 @@ def _cell(cell):
         "source": source.encode("utf-8", "replace").decode(),
         "id": cell.get("id"),
         "grade_id": name if isinstance(name, str) else None,
-        "attachments": {k: v for k, v in pictures.items() if isinstance(v, dict) and all(isinstance(x, str) for x in v.values())},
+        "attachments": {
+            k: v for k, v in pictures.items() if isinstance(v, dict) and all(isinstance(x, str) for x in v.values())
+        },
     }
 
 
@@ -155,7 +159,9 @@ def normalise(base, cells, released=None):
         else:
             given[after].append(cell)
     if not copies:
-        raise Rejected("wrong-notebook", "no cell carries an id of this set: another notebook, or a tool that drops metadata")
+        raise Rejected(
+            "wrong-notebook", "no cell carries an id of this set: another notebook, or a tool that drops metadata"
+        )
 
     intake, out = Intake(), []
     once = {grade_id(cell): cell.source for cell in released.cells if grade_id(cell)} if released else {}
@@ -184,7 +190,9 @@ def normalise(base, cells, released=None):
         if len(mine) > 1:
             doubled.append(name)
         if not cell.metadata.nbgrader.get("solution"):
-            if mine and not any(_same(mine[-1]["source"], text) for text in (plain.source, once.get(name, plain.source))):
+            if mine and not any(
+                _same(mine[-1]["source"], text) for text in (plain.source, once.get(name, plain.source))
+            ):
                 edited.append(name)
         else:
             worked = [c for c in mine if not _same(c["source"], plain.source)]
@@ -227,7 +235,9 @@ def take_in(folder, name, base, released=None):
     intake = normalise(base, cells, released)
     intake.notes = notes + intake.notes
     extra = sorted(
-        file.name for file in folder.iterdir() if file != path and file.name not in ("timestamp.txt", ".ipynb_checkpoints", ".DS_Store")
+        file.name
+        for file in folder.iterdir()
+        if file != path and file.name not in ("timestamp.txt", ".ipynb_checkpoints", ".DS_Store")
     )
     if extra and not notes:
         intake.notes.append(("graded", f"other files were left aside: {', '.join(extra[:5])}"))

@@ -56,7 +56,9 @@ class CarefulExecute(Execute):
         offspring = []
         with tempfile.TemporaryDirectory(prefix="k") as self.sockets, self.setup_kernel():
             try:
-                self.nb.metadata["language_info"] = self.wait_for_reply(self.kc.kernel_info())["content"]["language_info"]
+                self.nb.metadata["language_info"] = self.wait_for_reply(self.kc.kernel_info())["content"][
+                    "language_info"
+                ]
                 self.wait_for_reply(self.kc.execute(PATCHED_EXIT, silent=True, store_history=False))
                 for index, cell in enumerate(self.nb.cells):
                     self.preprocess_cell(cell, resources, index)

@@ -52,11 +52,15 @@ def check_source(name, notebook):
     for number, cell in enumerate(notebook.cells):
         meta = cell.metadata.get("nbgrader")
         if cell.cell_type == "code" and not meta:
-            wrong.append(f"cell {number} is code that is neither an answer, nor a test, nor read-only: {cell.source[:40]!r}")
+            wrong.append(
+                f"cell {number} is code that is neither an answer, nor a test, nor read-only: {cell.source[:40]!r}"
+            )
         if not meta:
             continue
         if not GRADE_ID.fullmatch(meta.get("grade_id", "")):
-            wrong.append(f"cell {number}: the id {meta.get('grade_id')!r} is not <exercise>_<part> in small letters, digits, hyphens")
+            wrong.append(
+                f"cell {number}: the id {meta.get('grade_id')!r} is not <exercise>_<part> in small letters, digits, hyphens"
+            )
         if meta.get("grade_id") in seen:
             wrong.append(f"the id {meta['grade_id']} occurs twice")
         seen.add(meta.get("grade_id"))
@@ -80,7 +84,9 @@ def check_source(name, notebook):
             found += float(meta["points"])
             if section:
                 sums[section][1] += float(meta["points"])
-    wrong += [f"{title!r} states {says:g}, its cells give {gives:g}" for title, (says, gives) in sums.items() if says != gives]
+    wrong += [
+        f"{title!r} states {says:g}, its cells give {gives:g}" for title, (says, gives) in sums.items() if says != gives
+    ]
     if stated != found:
         wrong.append(f"the headings state {stated} points in all, the cells give {found:g}")
     return wrong
@@ -103,7 +109,9 @@ def check_release(source, folder):
             continue
         wrong += [f"{path.name} holds {marker!r}" for marker in MARKERS if marker in text]
         lines = {line.strip() for line in text.split("\n")}
-        wrong += [f"{path.name} holds a line of a solution or a hidden test: {line!r}" for line in sorted(hidden & lines)]
+        wrong += [
+            f"{path.name} holds a line of a solution or a hidden test: {line!r}" for line in sorted(hidden & lines)
+        ]
     return wrong
 
 
@@ -111,8 +119,16 @@ def check_marks(folder, workers=2):
     """[what is wrong], from grading the instructor's own answers and the untouched student version."""
     name = folder.name
     notebook = nbformat.read(folder / f"{name}.ipynb", 4)
-    by_hand = {grade_id(c) for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution") and c.metadata.nbgrader.get("grade")}
-    full = {grade_id(c): float(c.metadata.nbgrader["points"]) for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade")}
+    by_hand = {
+        grade_id(c)
+        for c in notebook.cells
+        if c.metadata.get("nbgrader", {}).get("solution") and c.metadata.nbgrader.get("grade")
+    }
+    full = {
+        grade_id(c): float(c.metadata.nbgrader["points"])
+        for c in notebook.cells
+        if c.metadata.get("nbgrader", {}).get("grade")
+    }
     rows = trial(folder, {"reference": reference_answers(notebook), "stub": {}}, workers=workers)
     wrong = []
     for who, row in rows.items():
@@ -131,7 +147,9 @@ def write_zip(folder, targets):
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(folder.rglob("*")):
                 if path.is_file():
-                    entry = zipfile.ZipInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}", (1980, 1, 1, 0, 0, 0))
+                    entry = zipfile.ZipInfo(
+                        f"{folder.name}/{path.relative_to(folder).as_posix()}", (1980, 1, 1, 0, 0, 0)
+                    )
                     entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
                     archive.writestr(entry, path.read_bytes())
 

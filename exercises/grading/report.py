@@ -31,7 +31,9 @@ def summary(rows):
         counts[row.state] = counts.get(row.state, 0) + 1
     parts = [f"{count} {state}" for state, count in sorted(counts.items(), key=lambda item: -item[1])]
     skipped = sum(row.skipped for row in rows)
-    return f"{len(rows)} submissions: " + ", ".join(parts) + (f" ({skipped} unchanged, not run again)" if skipped else "")
+    return (
+        f"{len(rows)} submissions: " + ", ".join(parts) + (f" ({skipped} unchanged, not run again)" if skipped else "")
+    )
 
 
 def cell(text):
@@ -40,11 +42,18 @@ def cell(text):
 
 def write_markdown(path, name, rows, points):
     lines = [f"# {name}", "", summary(rows) + ".", ""]
-    lines += [f"| student | state | {' | '.join(points)} | total | to mark | reason |", "|" + "---|" * (len(points) + 5)]
+    lines += [
+        f"| student | state | {' | '.join(points)} | total | to mark | reason |",
+        "|" + "---|" * (len(points) + 5),
+    ]
     for row in rows:
         marks = [number(row.points.get(exercise)) for exercise in points]
         total = f"{number(row.total)} of {number(row.max)}" if row.total is not None else "no mark"
-        lines.append("| " + " | ".join([cell(row.student), row.state, *marks, total, number(row.to_mark), cell(row.reason)]) + " |")
+        lines.append(
+            "| "
+            + " | ".join([cell(row.student), row.state, *marks, total, number(row.to_mark), cell(row.reason)])
+            + " |"
+        )
     path.write_text("\n".join(lines) + "\n", "utf-8")
 
 
@@ -54,7 +63,9 @@ def table(rows):
     lines = [f"{'student':{width}}  {'state':15}  {'mark':>9}  {'to mark':>7}  reason"]
     for row in rows:
         mark = "no mark" if row.total is None else f"{number(row.total)}/{number(row.max)}"
-        lines.append(f"{defuse(row.student):{width}}  {row.state:15}  {mark:>9}  {number(row.to_mark):>7}  {row.reason}".rstrip())
+        lines.append(
+            f"{defuse(row.student):{width}}  {row.state:15}  {mark:>9}  {number(row.to_mark):>7}  {row.reason}".rstrip()
+        )
     return "\n".join(lines)
 
 

@@ -19,7 +19,16 @@ from .course_root import Course, grade_id, points_by_exercise, quiet, why
 from .intake import STUDENT_ID, Rejected, take_in
 
 # In the order of what the report names first. The first seven need an instructor's eye: `course.py grade` then exits with 1.
-NOT_GRADED = ("failed", "invalid-id", "misplaced", "symlink", "not-a-notebook", "no-notebook", "wrong-notebook", "empty")
+NOT_GRADED = (
+    "failed",
+    "invalid-id",
+    "misplaced",
+    "symlink",
+    "not-a-notebook",
+    "no-notebook",
+    "wrong-notebook",
+    "empty",
+)
 NOTED = ("timeout", "crashed", "tests-edited", "missing-cells", "duplicate-cells", "renamed", "unanswered", "graded")
 STATES = NOT_GRADED + NOTED
 GRACE = 90  # seconds beyond a submission's own total before its process is killed: kernel start, gradebook, feedback
@@ -86,7 +95,12 @@ def grade_one(root, limits, name, student, feedback, pipe):
 def context():
     if "forkserver" in multiprocessing.get_all_start_methods():
         chosen = multiprocessing.get_context("forkserver")
-        heavy = ["nbconvert.exporters.html", "nbconvert.preprocessors", "jupyter_client.asynchronous", "sqlalchemy.dialects.sqlite"]
+        heavy = [
+            "nbconvert.exporters.html",
+            "nbconvert.preprocessors",
+            "jupyter_client.asynchronous",
+            "sqlalchemy.dialects.sqlite",
+        ]
         chosen.set_forkserver_preload(["grading.runner", "grading.preprocessors", *heavy])
         return chosen
     return multiprocessing.get_context("spawn")
@@ -132,7 +146,9 @@ def run_all(course, name, students, feedback=True, workers=2, on_done=lambda stu
                 else:
                     process.join()
                     try:
-                        success, log = ours.recv() if ours.poll() else (False, f"its process ended with {process.exitcode}")
+                        success, log = (
+                            ours.recv() if ours.poll() else (False, f"its process ended with {process.exitcode}")
+                        )
                     except EOFError:
                         success, log = False, f"its process ended with {process.exitcode}"
                     how = "done" if success else "failed"
@@ -152,7 +168,11 @@ def fingerprint(course, name):
     """What marks depend on besides the submission: source, settings, these modules, versions."""
     parts = hashlib.sha256(json.dumps(course.limits, sort_keys=True).encode())
     here = Path(__file__).resolve().parent
-    files = [*sorted((course.root / "source" / name).rglob("*")), *sorted(here.glob("*.py")), here.parent / "nbgrader_config.py"]
+    files = [
+        *sorted((course.root / "source" / name).rglob("*")),
+        *sorted(here.glob("*.py")),
+        here.parent / "nbgrader_config.py",
+    ]
     for file in files:
         if file.is_file() and ".ipynb_checkpoints" not in file.parts:
             parts.update(file.name.encode() + b"\0" + file.read_bytes())
@@ -183,7 +203,9 @@ def collect(course, name):
         else:
             stray = sorted(p.name for p in entry.iterdir() if not p.name.startswith(".") and p.name not in sets)
             if stray:
-                rows.append(Row(entry.name, name, "misplaced", [f"{stray[0]} belongs into submitted/{entry.name}/{name}/"]))
+                rows.append(
+                    Row(entry.name, name, "misplaced", [f"{stray[0]} belongs into submitted/{entry.name}/{name}/"])
+                )
     return students, rows
 
 
@@ -202,7 +224,9 @@ def set_aside(course, name, student, seen):
     page = course.root / "feedback" / student / name / f"{name}.html"
     page.parent.mkdir(parents=True, exist_ok=True)
     text = seen.replace("&", "&amp;").replace("<", "&lt;")
-    page.write_text(f"<!doctype html><meta charset='utf-8'><title>{name}</title><p>{name} was not graded: {text}.</p>\n", "utf-8")
+    page.write_text(
+        f"<!doctype html><meta charset='utf-8'><title>{name}</title><p>{name} was not graded: {text}.</p>\n", "utf-8"
+    )
 
 
 def read_marks(course, name, row, points):
@@ -223,13 +247,14 @@ def marks_digest(course, name, student):
     """Changes when a grader gives marks or writes a comment."""
     with course.gradebook() as gradebook:
         parts = [
-            [[g.name, g.score, g.needs_manual_grade] for g in notebook.grades] + [[c.name, c.comment] for c in notebook.comments]
+            [[g.name, g.score, g.needs_manual_grade] for g in notebook.grades]
+            + [[c.name, c.comment] for c in notebook.comments]
             for notebook in gradebook.find_submission(name, student).notebooks
         ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def grade_set(course, name, *, force=False, feedback=True, workers=2, progress=lambda students: (lambda student: None)):
+def grade_set(course, name, *, force=False, feedback=True, workers=2, progress=lambda students: lambda student: None):
     """Grade what lies in submitted/*/name; the rows of the report, by student."""
     base = course.prepare(name)
     release = course.root / "release" / name / f"{name}.ipynb"
@@ -286,7 +311,10 @@ def grade_set(course, name, *, force=False, feedback=True, workers=2, progress=l
             row.state, row.reasons = "timeout", [log]
             set_aside(course, name, student, log)
         else:
-            row.state, row.reasons = "failed", [f"the grader failed, no mark was given: {log.splitlines()[-1] if log else '?'}"]
+            row.state, row.reasons = (
+                "failed",
+                [f"the grader failed, no mark was given: {log.splitlines()[-1] if log else '?'}"],
+            )
             (course.root / "reports").mkdir(exist_ok=True)
             (course.root / "reports" / f"{name}.{student}.log").write_text(log, "utf-8")
 
