@@ -28,7 +28,7 @@ book: $(READY)  ## execute the notebooks and build _build/html/index.html
 test: book  ## everything: stored outputs of every notebook, library, exercises, built pages
 	@$(PY) scripts/run_tests.py --jobs $(JOBS)
 
-check: $(READY)  ## a minute's check: ruff and the tests that need no built book
+check: $(READY)  ## the short check: ruff, and the fast tests that need no built book
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
 	@$(PY) scripts/run_tests.py --quick --jobs $(JOBS)
 

@@ -19,8 +19,9 @@ a {{ color: light-dark(#1f5f8b, #7db7e0); }}
 </style>
 <main>
 <h1>There is no such page</h1>
-<p>The address may be mistyped, or the page may have moved. <a href="{home}">{title}</a> has a list of all its pages, and
-a search field that finds words in them.</p>
+<p>The address may be mistyped, or the page may have moved.
+<a href="{home}">{title}</a> has a list of all its pages, and a search
+field that finds words in them.</p>
 </main>
 </html>
 """

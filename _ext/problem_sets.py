@@ -1,6 +1,7 @@
 """The problem sets that the book offers for download: _build/problem-sets/<set>.zip, made at the start of a build.
 
-A page links to one with {download}`set2.zip </_build/problem-sets/set2.zip>`. It is made again when its source, or what makes it, is newer.
+A page links to one with {download}`set2.zip </_build/problem-sets/set2.zip>`. It is made again when its source, or what
+makes it, is newer.
 """
 
 import subprocess

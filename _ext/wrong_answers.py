@@ -10,7 +10,7 @@ HEAD = "| Wrong answer | What is wrong with it | Points | What its first failed 
 def write(root) -> str:
     path = root / "_build" / "wrong-answers.json"
     if not path.exists():
-        return "They have not been tried since the last `make clean`: `make test` tries them, and the next build shows what it found."
+        return "They have not been tried yet: `make test` tries them, and the next build shows what it found."
     rows = json.loads(path.read_text(encoding="utf-8"))
     caught = sum(row["caught"] for row in rows)
     lines = [f"**{caught} of {len(rows)} wrong answers lose points.**"]

@@ -44,9 +44,8 @@ def release(course, options):
             failed = True
             continue
         tried = "" if options.quick else "; the reference gets all points, the student version none"
-        print(
-            f"{name}: {len(points)} exercises, {sum(points.values()):g} points{tried} ({time.monotonic() - began:.1f} s)"
-        )
+        seconds = time.monotonic() - began
+        print(f"{name}: {len(points)} exercises, {sum(points.values()):g} points{tried} ({seconds:.1f} s)")
         print(f"  {course.root.name}/release/{name}/ and {course.root.name}/release/{name}.zip")
     return int(failed)
 
@@ -70,9 +69,10 @@ def zip_only(course, options):
 
 
 def grade(course, options):
+    from tqdm import tqdm
+
     from grading.report import needs_eye, summary, table, write_csv, write_markdown
     from grading.runner import grade_set
-    from tqdm import tqdm
 
     failed, any_row = False, False
     for name in chosen(course, options.sets):
@@ -99,18 +99,15 @@ def grade(course, options):
         print(table(rows))
         print(f"\n{name}: {summary(rows)}; {time.monotonic() - began:.0f} s.")
         if waiting := [row for row in rows if row.to_mark]:
-            print(
-                f"{len(waiting)} wait for marking by hand: cd {course.root.name} && jupyter lab, then Nbgrader, Formgrader."
-            )
+            print(f"{len(waiting)} wait for marking by hand: make lab, then Nbgrader, Formgrader.")
         if odd := needs_eye(rows):
             print(
                 f"{len(odd)} could not be graded as they are: "
                 + ", ".join(f"{row.student} ({row.state})" for row in odd)
             )
             failed = True
-        print(
-            f"Marks: {course.root.name}/reports/{name}.csv; feedback: {course.root.name}/feedback/<student>/{name}/{name}.html"
-        )
+        here = course.root.name
+        print(f"Marks: {here}/reports/{name}.csv; feedback: {here}/feedback/<student>/{name}/{name}.html")
     if not any_row:
         print(
             f"Nothing to grade. Put each notebook at {course.root.name}/submitted/<student>/<set>/<set>.ipynb, "
@@ -139,12 +136,18 @@ def main(arguments=None):
             )
         if name == "grade":
             command.add_argument("--force", action="store_true", help="grade unchanged submissions again")
+            command.add_argument(
+                "--timeout", type=int, metavar="S", help="seconds per cell (default: nbgrader_config.py)"
+            )
+            command.add_argument("--total", type=int, metavar="S", help="seconds per notebook (default: the same)")
     options = parser.parse_args(arguments)
     if options.workers < 1:
         parser.error("--workers: at least 1")
     from grading.course_root import Course
 
-    return options.function(Course(options.root), options)
+    limits = {name: vars(options).get(name) for name in ("timeout", "total")}
+    course = Course(options.root, {name: seconds for name, seconds in limits.items() if seconds is not None})
+    return options.function(course, options)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """nbgrader's settings for this course; read by `course.py`, by `nbgrader …` typed here, and by formgrader."""
 
+import os
 import sys
 from pathlib import Path
 
 root = Path(__file__).resolve().parent
 if str(root) not in sys.path:
     sys.path.insert(0, str(root))  # the preprocessors named below live in grading/
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # it calls alembic
 
 c = get_config()  # noqa: F821  (traitlets gives it to configuration files)
 c.CourseDirectory.course_id = "attention"

@@ -20,8 +20,9 @@ CELL_TIMEOUT = 120  # seconds; a whole notebook should stay below 20
 def fill_cache(jobs: int) -> list[str]:
     """Execute what is not in the cache; return a report for each notebook that failed."""
     import yaml
-    from fingerprint import fingerprint
     from jupyter_cache import get_cache
+
+    from fingerprint import fingerprint
 
     cache = get_cache(CACHE)
     mark = CACHE / "fingerprint"

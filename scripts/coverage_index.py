@@ -23,7 +23,7 @@ EQUATION = re.compile(r"\$\$\s*\(((?:eq|pf):[\w:.-]+)\)|\\label\{((?:eq|pf):[\w:
 TARGET = re.compile(r"^\(([\w:.-]+)\)=\s*$", re.M)
 DIRECTIVE = re.compile(r"^\s*[`:]{3,}\{([\w:-]+)\}[^\n]*\n((?:\s*:[\w-]+:[^\n]*\n)*)", re.M)
 OPTION = re.compile(r":(?:label|name):\s*([\w:.-]+)")
-FENCED_CODE = re.compile(r"^(`{3,})(?!\{)[^\n]*\n.*?^\1\s*$", re.M | re.S)
+FENCE = re.compile(r"^\s*(`{3,}|~{3,}|:{3,})(.*)$")
 REFERENCE = re.compile(r"\{(?:eq|ref|numref|prf:ref|math:numref)\}`(?:[^`<]*<)?([\w:.-]+)>?`")
 TAG = re.compile(r"#[^#\n]*\b(eq:[\w:.-]+(?:[ ,]+eq:[\w:.-]+)*)")
 
@@ -94,7 +94,7 @@ class Index:
         places = []
         for page, cells in self.pages.items():
             for text in cells:
-                text = FENCED_CODE.sub("", text)
+                text = without_code(text)
                 places += [Place(found[0] or found[1], page, "equation") for found in EQUATION.findall(text)]
                 places += [Place(label, page, "section") for label in TARGET.findall(text)]
                 for name, options in DIRECTIVE.findall(text):
@@ -296,6 +296,25 @@ def exports(path: Path) -> list[str]:
 
 def read_notebook(path: Path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def without_code(text: str) -> str:
+    """Markdown less its code blocks; directives stay, whose fences look much the same."""
+    kept, fences, code = [], [], ""
+    for line in text.splitlines():
+        mark, info = found.groups() if (found := FENCE.match(line)) else ("", "")
+        if code:
+            code = "" if mark[:1] == code[0] and len(mark) >= len(code) and not info.strip() else code
+            continue
+        if mark and not info.strip() and fences and mark[0] == fences[-1][0] and len(mark) >= len(fences[-1]):
+            fences.pop()
+        elif mark and info.lstrip().startswith("{") and not info.lstrip().startswith("{code"):
+            fences.append(mark)
+        elif mark and mark[0] != ":":
+            code = mark
+            continue
+        kept.append(line)
+    return "\n".join(kept) + "\n"
 
 
 def kind_of(directive: str, label: str) -> str:

@@ -14,7 +14,18 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "_build"
 # What needs the built book or takes minutes: left to the whole run.
-SLOW = ("test_book*", "test_pages*", "test_notebooks*", "test_exercises*", "test_course*", "test_grad*", "test_setup*")
+SLOW = (
+    "test_book*",
+    "test_pages*",
+    "test_notebooks*",
+    "test_exercises*",
+    "test_course*",
+    "test_grad*",
+    "test_setup*",
+    "test_release*",
+    "test_faults*",
+    "test_minilm*",
+)
 
 
 def pytest(title: str, report: str, *arguments: str) -> tuple[str, int, float, str]:

@@ -3,9 +3,10 @@
     grade("set2", {"mine": {"window_numpy": "def ..."}})   -> {"mine": {"window_test-hidden": 0.0, ...}}
     catch("set2")                                       -> the table; its rows also in _build/wrong-answers.json
 
-`exercises/batteries/<set>.py` holds `WRONG = {exercise: {name: (description, {grade id: code})}}`. An exercise's cells have the ids
-`<exercise>_<part>`. Cells that a wrong answer does not name hold the reference. Wrong answers of different exercises are independent, so
-the k-th of every exercise travel together: seven each in eight exercises are seven submissions, plus the reference and the stub.
+`exercises/batteries/<set>.py` holds `WRONG = {exercise: {name: (description, {grade id: code})}}`. An exercise's cells
+have the ids `<exercise>_<part>`. Cells that a wrong answer does not name hold the reference. Wrong answers of different
+exercises are independent, so the k-th of every exercise travel together: seven each in eight exercises are seven
+submissions, plus the reference and the stub.
 """
 
 import importlib.util
@@ -41,7 +42,7 @@ def wrong_answers(name):
 
 
 def compose(wrong, reference):
-    """[{grade id: code}]: submission k carries the k-th wrong answer of every exercise that has one, else its reference."""
+    """[{grade id: code}]: submission k carries every exercise's k-th wrong answer, or its reference."""
     submissions = []
     for k in range(max(map(len, wrong.values()), default=0)):
         answers = dict(reference)

@@ -10,16 +10,17 @@ import sys
 import nbformat
 import psutil
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
 import toyset
 from battery import EXERCISES
 from grading import report
 from grading.course_root import Course, grade_id, why
 from grading.intake import STUDENT_ID, Rejected, normalise, parse
 from grading.trial import fill, reference_answers
-from nbformat.v4 import new_code_cell, new_markdown_cell
 
 GOOD = {"double_answer": "def double(x):\n    return x + x", "square_answer": "def square(x):\n    return x * x"}
-LIMITS = {"timeout": 3, "total": 25}
+LIMITS = {"timeout": 4, "total": 60}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def find(notebook, name):
 
 
 def submissions(base):
-    """{student: (the notebook or the bytes in toy/toy.ipynb, state, total, {test: points}, a word of the reason)}; a proof is worth 2 more."""
+    """{student: (the notebook or the bytes in toy/toy.ipynb, state, {test: points}, words of the reason)}"""
     full = {"double_test-shown": 1, "double_test-hidden": 2, "square_test": 1}
     square, double, none = full | dict.fromkeys(list(full)[:2], 0), full | {"square_test": 0}, dict.fromkeys(full, 0)
     made = {}
@@ -74,7 +75,11 @@ def submissions(base):
         "double_answer",
     )
     add("loop", answered(double_answer="def double(x):\n    while True: pass"), "timeout", square, "double_test-shown")
-    deaf = "def square(x):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass"
+    deaf = """def square(x):
+    while True:
+        try:
+            while True: pass
+        except BaseException: pass"""
     add("deaf-loop", answered(square_answer=deaf), "timeout", double, "square_test")
     add(
         "killer",
@@ -192,15 +197,10 @@ def grade_class(base, root):
 
 
 def run(root, *options):
-    """`course.py grade`, as an instructor types it, but with the limits of these tests."""
-    path = root / "run.py"
-    path.write_text(
-        f"import functools, sys; sys.path.insert(0, {str(EXERCISES)!r})\n"
-        "import course; from grading import course_root\n"
-        f"course_root.Course = functools.partial(course_root.Course, limits={LIMITS!r})\n"
-        f"if __name__ == '__main__': sys.exit(course.main(['--root', {str(root)!r}, 'grade', *{options!r}]))\n"
-    )
-    return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=300)
+    """`course.py grade`, as an instructor types it, with limits that suit these tests."""
+    limits = [f"--{name}={seconds}" for name, seconds in LIMITS.items()]
+    command = [sys.executable, str(EXERCISES / "course.py"), "--root", str(root), "grade", *limits, *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=900)
 
 
 def marks(course):
@@ -274,7 +274,7 @@ def check_feedback_shows_the_message_and_no_hidden_test(graded, base):
 
 
 def check_unchanged_submissions_are_not_run_again(graded, base):
-    course, expected, _ = graded
+    course, _, _ = graded
     before = {p: p.stat().st_mtime_ns for p in course.root.glob("autograded/*/toy/toy.ipynb")}
     rows = marks(course)
     changed = course.root / "submitted/untouched/toy/toy.ipynb"
@@ -331,7 +331,26 @@ def test_a_proof_that_was_written_waits_for_a_grader(base, tmp_path):
     done = run(tmp_path)
     row = marks(Course(tmp_path))["ada"]
     assert (done.returncode, row["state"], row["total"], row["to_mark"]) == (0, "graded", "4", "2"), done.stderr
+    assert row["proof"] == ""
     assert "<b onclick" not in (tmp_path / "feedback/ada/toy/toy.html").read_text()
+
+
+def test_marks_given_by_hand_stand_while_the_answer_is_the_same(base, tmp_path):
+    toyset.write(tmp_path)
+    sent = tmp_path / "submitted/ada/toy/toy.ipynb"
+    sent.parent.mkdir(parents=True)
+    sent.write_text(json.dumps(fill(base, {"proof_text": "First."})))
+    run(tmp_path)
+    with Course(tmp_path).gradebook() as gradebook:
+        grade = gradebook.find_grade("proof_text", "toy", "toy", "ada")
+        grade.manual_score, grade.needs_manual_grade = 1.5, False
+        gradebook.db.commit()
+    sent.write_text(json.dumps(fill(base, {"proof_text": "First.", "square_answer": GOOD["square_answer"]})))
+    run(tmp_path)
+    assert [marks(Course(tmp_path))["ada"][key] for key in ("proof", "total", "to_mark")] == ["1.5", "2.5", "0"]
+    sent.write_text(json.dumps(fill(base, {"proof_text": "Second."})))
+    run(tmp_path)
+    assert marks(Course(tmp_path))["ada"]["to_mark"] == "2"
 
 
 def test_own_cells_stay_where_they_were(base):

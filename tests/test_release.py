@@ -6,12 +6,13 @@ import zipfile
 
 import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
 import toyset
 from battery import EXERCISES, catch, compose, grade, points_of_tests
 from grading import release
 from grading.course_root import Course, grade_id
-from grading.release import check_marks, check_release, check_source, release_set, secrets
-from nbformat.v4 import new_code_cell, new_markdown_cell
+from grading.release import check_marks, check_source, release_set, secrets
 
 SETS = Course().sets()
 

@@ -1,14 +1,15 @@
 """The statements of the notebooks `notation` and `general_attention`, as tests that would refute them."""
 
-import attnmath.numpy as an
-import attnmath.torch as at
 import numpy as np
 import pytest
 import torch
-from attnmath.check import check_vjp, compare
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+
+import attnmath.numpy as an
+import attnmath.torch as at
+from attnmath.check import check_vjp, compare
 
 WORLDS = ("numpy", "torch")
 seeds = st.integers(0, 2**32 - 1)
@@ -55,9 +56,12 @@ def with_scores(S, V):
 
 
 def in_hull(o, G):
-    """Is o a convex combination of the rows of G? A linear program finds the coefficients or that there are none."""
-    m = len(G)
-    return linprog(np.zeros(m), A_eq=np.vstack([G.T, np.ones(m)]), b_eq=np.append(o, 1), bounds=(0, None)).success
+    """Is o a convex combination of the rows of G? A linear program finds the one that comes nearest to it."""
+    m, d = G.shape
+    A = np.block([[G.T, -np.ones((d, 1))], [-G.T, -np.ones((d, 1))]])
+    program = linprog(np.eye(m + 1)[m], A_ub=A, b_ub=np.append(o, -o), A_eq=np.append(np.ones(m), 0)[None], b_eq=[1])
+    assert program.success, program.message
+    return program.fun < 1e-9
 
 
 def random_mask(rng, n, m):
@@ -172,7 +176,7 @@ def test_the_output_lies_in_the_convex_hull_of_the_values(world, seed, spread):
                 assert along.min() - 1e-12 <= o @ direction <= along.max() + 1e-12
 
 
-@pytest.mark.claim("prop-convex-combination")
+@pytest.mark.claim("prop-convex-combination", "eq:general-output")
 def test_the_hull_is_that_of_the_transformed_values():
     rng = np.random.default_rng(3)
     V = -np.abs(rng.standard_normal((4, 2)))
@@ -181,7 +185,9 @@ def test_the_hull_is_that_of_the_transformed_values():
         return V**2, lambda dG: 2 * V * dG
 
     Q, K = rng.standard_normal((3, 2)), rng.standard_normal((4, 2))
-    for o in an.general_attention(Q, K, V, an.dot_score, transform=square)[0]:
+    O, _ = an.general_attention(Q, K, V, an.dot_score, transform=square)
+    compare(O, an.softmax(an.dot_score(Q, K)[0])[0] @ V**2)  # first the transformation, then the average
+    for o in O:
         assert in_hull(o, V**2) and not in_hull(o, V)
 
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -129,8 +130,8 @@ def test_overflow_thresholds(dtype, threshold):  # fault: threshold 709 for floa
         x = np.array([threshold + 0.02, 0], dtype)
         naive = np.exp(x) / np.exp(x).sum()
     assert np.isnan(naive[0]), "the formula without the shift"
-    compare(an.softmax(x)[0], np.array([1, np.exp(-threshold - 0.02)]), name="softmax", rtol=0.05, atol=1e-12)
-    assert np.log(np.finfo(dtype).max) == pytest.approx(threshold, abs=0.005)
+    compare(an.softmax(x)[0], np.array([1, np.exp(-threshold - 0.02)]), name="softmax", atol=1e-4)
+    assert np.log(float(np.finfo(dtype).max)) == pytest.approx(threshold, abs=0.005)
 
 
 @pytest.mark.claim("lem-softmax-error")
@@ -205,8 +206,12 @@ def test_matrix_form_row_by_row(seed, n, m, k):  # fault: items 2 and 3 without 
 def test_the_factor_and_the_common_width_are_needed(rng):  # fault: factor 1
     q, K = rng.standard_normal((1, 64)), rng.standard_normal((7, 64))
     assert np.abs(an.attention_weights(q, K)[0] - an.softmax(q @ K.T)[0]).max() > 0.1
-    with pytest.raises(ValueError, match="with k = 64"):
-        an.attention_weights(q, K[:, :63])
+    config.update("jaxtyping_disable", True)  # else the tests' own shape checks speak first
+    try:
+        with pytest.raises(ValueError, match="with k = 64"):
+            an.attention_weights(q, K[:, :63])
+    finally:
+        config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.claim("eq:attention-vjp-qk", "eq:attention-vjp-v")
@@ -243,7 +248,9 @@ def test_masked_weights_are_zero_and_the_others_those_of_fewer_keys(seed):  # fa
     P, O = an.attention_weights(Q, K, mask)[0], an.attention(Q, K, V, mask)[0]
     assert (P[~mask] == 0).all() and np.allclose(P.sum(-1), 1)
     for i in range(3):
-        compare(O[i], an.attention(Q[i : i + 1], K[mask[i]], V[mask[i]])[0][0], name="only the allowed keys", atol=1e-12)
+        compare(
+            O[i], an.attention(Q[i : i + 1], K[mask[i]], V[mask[i]])[0][0], name="only the allowed keys", atol=1e-12
+        )
     with np.errstate(divide="ignore"):
         additive = an.softmax(an.scaled_dot_score(Q, K)[0] + np.log(mask.astype(float)))[0]
     compare(P, additive, name="adding 0 and -inf", atol=1e-14)

@@ -1,7 +1,7 @@
 """Problem set 2 and what people get wrong in it.
 
-RIGHT    a second right answer to every exercise, written otherwise than the instructor's: it has to earn all points
-WRONG    {exercise: {name: (description, {grade id: code})}}; each is RIGHT with one fault planted, and has to lose points
+RIGHT    a second right answer to every exercise, written differently from the instructor's; it has to earn all points
+WRONG    {exercise: {name: (description, {grade id: code})}}; each is RIGHT with a fault planted, and has to lose points
 MESSAGE  {exercise: {name: words}}: what the first failed test has to say about that fault
 """
 
@@ -116,13 +116,11 @@ class LeanAdditiveScore(torch.autograd.Function):
 """,
     "merge_answer": """\
 def merge_attention(O1, L1, O2, L2):
-    L = torch.logaddexp(L1, L2)
-    safe = L.masked_fill(L == -torch.inf, 0)
-    O = torch.zeros_like(O1)
-    for part, size in ((O1, L1), (O2, L2)):
-        share = torch.exp(size - safe)[..., None]
-        O = O + torch.where(share > 0, share * part, torch.zeros_like(part))
-    return O, L
+    L, O = torch.stack([L1, L2]), torch.stack([O1, O2])
+    nothing = torch.isneginf(L)
+    share = torch.softmax(torch.where(nothing.all(0), 0, L), 0)[..., None]
+    O = torch.where(nothing[..., None], 0, O)
+    return (share * O).sum(0), torch.logsumexp(L, 0)
 """,
 }
 
@@ -194,6 +192,10 @@ WRONG = {
         "zero-division": (
             "divides by a temperature of 0",
             heads(("np.where(hard, 1, tau)", "tau"), ("np.where(hard, S == 0, E)", "E")),
+        ),
+        "small-temperature": (
+            "a temperature of 1e-9 in the place of 0",
+            heads(("np.where(hard, 1, tau)", "np.maximum(tau, 1e-9)"), ("np.where(hard, S == 0, E)", "E")),
         ),
         "first-maximum": (
             "at temperature 0 the first of several largest scores takes all",
@@ -287,7 +289,8 @@ WRONG = {
         "ones": (
             "lets all attend to all",
             {
-                "window_answer": "def window_mask(n, m, width, dilation=1, sinks=0):\n    return torch.ones(n, m, dtype=torch.bool)\n"
+                "window_answer": "def window_mask(n, m, width, dilation=1, sinks=0):\n"
+                "    return torch.ones(n, m, dtype=torch.bool)\n"
             },
         ),
     },
@@ -429,7 +432,10 @@ WRONG = {
             "forms all hidden units at once",
             lean(
                 (
-                    "        S = A.new_empty(len(A), len(B))\n        for i in range(len(A)):\n            S[i] = torch.tanh(A[i] + B) @ w\n        return S",
+                    "        S = A.new_empty(len(A), len(B))\n"
+                    "        for i in range(len(A)):\n"
+                    "            S[i] = torch.tanh(A[i] + B) @ w\n"
+                    "        return S",
                     "        return torch.tanh(A[:, None] + B) @ w",
                 )
             ),
@@ -439,7 +445,8 @@ WRONG = {
             lean(
                 (
                     "            S[i] = torch.tanh(A[i] + B) @ w\n",
-                    "            ctx.H = [*getattr(ctx, 'H', []), torch.tanh(A[i] + B)]\n            S[i] = ctx.H[i] @ w\n",
+                    "            ctx.H = [*getattr(ctx, 'H', []), torch.tanh(A[i] + B)]\n"
+                    "            S[i] = ctx.H[i] @ w\n",
                 ),
                 ("            H = torch.tanh(A[i] + B)\n            D", "            H = ctx.H[i]\n            D"),
             ),
@@ -451,48 +458,159 @@ WRONG = {
         "last-dw": ("keeps only the last query's part of dw", lean(("dw += dS", "dw = dS"))),
     },
     "merge": {
-        "average": (
-            "the mean of the two outputs",
-            merge(("torch.exp(size - safe)[..., None]", "0.5 * torch.ones_like(L)[..., None]")),
-        ),
-        "swapped": ("each output with the other's share", merge(("((O1, L1), (O2, L2))", "((O1, L2), (O2, L1))"))),
+        "average": ("the mean of the two outputs", merge(("(share * O).sum(0)", "O.mean(0)"))),
+        "swapped": ("each output with the other's share", merge(("(share * O)", "(share.flip(0) * O)"))),
         "linear": (
             "shares in proportion to L instead of its exponential",
-            merge(("torch.exp(size - safe)", "(size / (L1 + L2))")),
+            merge(("torch.softmax(torch.where(nothing.all(0), 0, L), 0)[..., None]", "(L / L.sum(0))[..., None]")),
         ),
-        "sum": ("adds the logarithms", merge(("return O, L\n", "return O, L1 + L2\n"))),
-        "maximum": ("the larger of the two logarithms", merge(("return O, L\n", "return O, torch.maximum(L1, L2)\n"))),
-        "overflow": (
-            "exponentiates without a shift",
-            merge(("torch.logaddexp(L1, L2)", "torch.log(L1.exp() + L2.exp())")),
+        "undivided": (
+            "multiplies by the sums and does not divide by the new one",
+            merge(("torch.softmax(torch.where(nothing.all(0), 0, L), 0)", "L.exp()")),
         ),
+        "sum": ("adds the logarithms", merge(("torch.logsumexp(L, 0)", "L.sum(0)"))),
+        "maximum": ("the larger of the two logarithms", merge(("torch.logsumexp(L, 0)", "L.amax(0)"))),
+        "overflow": ("exponentiates without a shift", merge(("torch.logsumexp(L, 0)", "L.exp().sum(0).log()"))),
         "nan-leak": (
             "multiplies an output that is to be ignored by 0",
-            merge(("torch.where(share > 0, share * part, torch.zeros_like(part))", "share * part")),
+            merge(("torch.where(nothing[..., None], 0, O)", "O")),
         ),
-        "both-empty": (
-            "subtracts -inf from -inf",
+        "both-empty": ("subtracts -inf from -inf", merge(("torch.where(nothing.all(0), 0, L)", "L"))),
+        "coarse": (
+            "takes the shares from the merged L, which float16 has rounded",
             merge(
-                ("L.masked_fill(L == -torch.inf, 0)", "L"),
                 (
-                    "torch.where(share > 0, share * part, torch.zeros_like(part))",
-                    "torch.where(share == 0, 0, share * part)",
-                ),
+                    "torch.softmax(torch.where(nothing.all(0), 0, L), 0)",
+                    "torch.where(nothing, 0, (L - torch.logsumexp(L, 0)).exp())",
+                )
             ),
         ),
         "float32": (
-            "returns float32 for float16",
-            merge(("L = torch", "O1, L1, O2, L2 = (X.float() for X in (O1, L1, O2, L2))\n    L = torch")),
-        ),
-        "mutates": (
-            "works in place on the first output",
+            "computes and returns float32",
             merge(
-                ("O = torch.zeros_like(O1)", "O = O1.mul_(torch.exp(L1 - safe)[..., None])"),
-                ("in ((O1, L1), (O2, L2))", "in ((O2, L2),)"),
+                ("torch.stack([L1, L2])", "torch.stack([L1, L2]).float()"),
+                ("torch.stack([O1, O2])", "torch.stack([O1, O2]).float()"),
             ),
         ),
-        "no-batch": ("two axes only", merge(("torch.exp(size - safe)[..., None]", "torch.exp(size - safe)[:, None]"))),
+        "mutates": (
+            "clears the empty rows of its argument in place",
+            merge(("    L, O", "    O1.masked_fill_(torch.isneginf(L1)[..., None], 0)\n    L, O")),
+        ),
+        "no-batch": ("two axes only", merge(("0, L), 0)[..., None]", "0, L), 0)[:, :, None]"))),
     },
 }
 
-MESSAGE = {}
+MESSAGE = {
+    "heads": {
+        "no-scale": "not divided by the square root of the key width",
+        "wrong-axis": "sum to 1 over the queries, axis -2; normalise over the keys, axis -1",
+        "multiplies": "you multiply by the temperature",
+        "along-keys": "your temperatures run along the keys",
+        "zero-division": "take the limit instead",
+        "small-temperature": "one score leads by 1e-10",
+        "first-maximum": "equally large scores share the weight",
+        "unstable": "scores of ±10⁴ give nan or inf",
+        "divides-first": "subtract the maximum first, divide afterwards",
+        "float64": "float32 went in, float64 came out",
+        "mutates": "you changed your argument",
+    },
+    "distance": {
+        "sign": "minus the squared distance",
+        "no-half": "the factor 1/2 is missing",
+        "sigma": "divide by 2σ²",
+        "not-squared": "it should be its square",
+        "no-key-norm": "norms of the keys are missing",
+        "wrong-axis": "sum to 1 over the queries, axis -2; normalise over the keys, axis -1",
+        "no-row-correction": "the row correction is missing",
+        "no-column-term": "the columns of dS do not sum to 0",
+        "gradient-scale": "the factor 1/σ² is missing",
+        "unstable": "scores of -10⁴ give nan",
+        "three-axes": "multiply the square out instead",
+    },
+    "window": {
+        "inverted": "your mask is inverted",
+        "top-left": "they are the last n of the m positions",
+        "too-wide": "one key too many",
+        "future-sinks": "a sink that lies in the future is open",
+        "no-sinks": "the sinks are ignored",
+        "no-dilation": "the dilation is ignored",
+        "short-reach": "width counts keys, not positions",
+        "additive": "masks are boolean",
+        "square": "has shape (7, 7); expected (2, 7)",
+    },
+    "sink": {
+        "plain": "the sink takes no share",
+        "one": "it should be b",
+        "unshifted": "but not from b",
+        "wrong-axis": "you normalise over axis -2",
+        "no-row-correction": "the row correction is missing",
+        "normalised-correction": "as if they summed to 1",
+        "db-sign": "the sign is wrong",
+        "db-rows": "one number that all rows share",
+        "db-cancels": "where the sink's share is 1e-20",
+        "mutates": "you changed your argument",
+    },
+    "repair": {
+        "as-given": "what the broken function returns",
+        "start-left": "with all scores near -1000",
+        "shrink-left": "the old sum is relative to the old maximum",
+        "entropy-left": "log P_j = s_j - t - log z",
+        "no-shrink": "never scaled to the new maximum",
+        "shrink-up": "a larger maximum makes the old terms smaller",
+        "last-block": "the incomplete last block is dropped",
+        "bits": "in bits",
+        "all-at-once": "work block by block",
+        "entropy-axis": "expected one entropy per query",
+    },
+    "variance": {
+        "no-mean": "subtract the square of the mean",
+        "uniform": "weigh each pair by its probability",
+        "same-draw": "sum over all pairs",
+        "deviation": "the variance is asked for",
+        "only-centred": "your mean is always 0",
+        "independent": "two entries of one vector are correlated",
+        "one-covariance": "a product of two covariances",
+        "no-diagonal": "treat i = j apart",
+        "entries-as-r": "it is q_i and q_j that are not",
+        "half-the-pairs": "every pair i ≠ j twice",
+    },
+    "flops": {
+        "no-two": "are two operations",
+        "n-for-m": "made of the m rows of the context",
+        "d-for-c": "the context has width c",
+        "grouped-scores": "every query head scores every key",
+        "all-heads-keys": "for kv_heads heads only",
+        "no-output": "the output projection is missing",
+        "k-for-v": "values have width v",
+        "self-attention": "you count n keys",
+        "numbers-not-bytes": "each takes itemsize bytes",
+        "cache-heads": "heads that share them share the memory",
+        "float": "whole numbers",
+    },
+    "lean": {
+        "no-tanh": "the derivative of tanh is missing",
+        "not-squared": "1 - tanh²; yours is 1 - tanh",
+        "no-w": "the weights w are missing",
+        "overwrites": "dB: only the last query's part",
+        "swapped": "expected those of A, B, w in this order",
+        "no-dw": "no gradient for w",
+        "cotangent-ones": "the cotangent dS is ignored",
+        "full": "handle one query at a time",
+        "keeps-all": "keep A, B, w and compute again",
+        "float64": "float32 went in",
+        "last-dw": "dw: only the last query's part",
+    },
+    "merge": {
+        "average": "the plain mean of the halves",
+        "swapped": "each half has the other's share",
+        "linear": "L is a logarithm",
+        "undivided": "not divided by e^L1 + e^L2",
+        "sum": "add the sums, then take the logarithm",
+        "maximum": "larger than both",
+        "overflow": "subtract the larger logarithm",
+        "nan-leak": "0 * nan is nan",
+        "coarse": "lie 16 apart",
+        "float32": "float64 went in",
+        "mutates": "you changed your argument",
+    },
+}

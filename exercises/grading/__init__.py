@@ -1,4 +1,4 @@
-"""What stands behind `course.py`: nbgrader grades, and these modules see to it that one bad submission costs nobody else a mark.
+"""What stands behind `course.py`: nbgrader grades; these modules keep one bad submission from costing another a mark.
 
 course_root.py    the folders of a course, its settings, its gradebook
 intake.py         from a student's folder to a notebook whose tests are the instructor's

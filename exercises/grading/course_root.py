@@ -1,8 +1,6 @@
 """The folders of a course, its settings, its gradebook."""
 
-import os
 import re
-import sys
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +13,6 @@ from sqlalchemy.exc import SAWarning
 from traitlets.config.loader import PyFileConfigLoader
 
 HERE = Path(__file__).resolve().parent.parent
-os.environ["PATH"] = os.pathsep.join(
-    [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-)  # nbgrader calls alembic
 
 
 @contextmanager
@@ -87,8 +82,8 @@ def why(result):
     text = (result.get("log", "") + "\n" + result.get("error", "")).strip().splitlines()
     if any("there are submissions associated with it" in line for line in text):
         return (
-            "Cells were added or removed since submissions were graded. Keep their ids, or start this set's marks afresh "
-            "with: nbgrader db assignment remove SET --force"
+            "Cells were added or removed since submissions were graded. Keep their ids, or start this set's marks "
+            "afresh, in exercises/, with: ../.venv/bin/nbgrader db assignment remove SET --force"
         )
     telling = [line for line in text if re.match(r"\s*[\w.]*(Error|Exception|Entry): ", line) and "above" not in line]
     return "\n".join(telling or text[-6:])

@@ -1,7 +1,8 @@
 """From a student's folder to a notebook whose tests are the instructor's.
 
-What a student sent is read once, never executed in place, and never changed. The copy that is graded is built on the student
-version that the source gives today: given cells and tests come from there, answers and the student's own cells from the submission.
+What a student sent is read once, never executed in place, and never changed. The copy that is graded is built on the
+student version that the source gives today: given cells and tests come from there, answers and the student's own cells
+from the submission.
 """
 
 import hashlib
@@ -106,7 +107,7 @@ def _cell(cell):
 
 
 def find(folder, name, known):
-    """(path, cells, notes): the notebook in a student's folder, by name or, failing that, by the cells that it holds."""
+    """(path, cells, notes): the notebook in a student's folder, by name or, failing that, by the cells it holds."""
     for place in (folder.parent, folder):
         if place.is_symlink():
             raise Rejected("symlink", f"the folder {place.name} is a symbolic link; it was not followed")
@@ -146,8 +147,8 @@ def _same(a, b):
 def normalise(base, cells, released=None):
     """The notebook to grade, made of `base` (today's student version) and the student's cells; and what was noticed.
 
-    Order: that of `base`. A cell of the student's own stays behind the cell that it followed. If an id occurs more than once, all
-    copies that were worked on run in order and the last carries the id. What is missing is put back.
+    Order: that of `base`. A cell of the student's own stays behind the cell that it followed. If an id occurs more than
+    once, all copies that were worked on run in order and the last carries the id. What is missing is put back.
     """
     anchors = {grade_id(cell): cell for cell in base.cells if grade_id(cell)}
     given = {None: [], **{name: [] for name in anchors}}  # the student's own cells, by the cell that they follow

@@ -31,8 +31,8 @@ class KernelLost(Exception):
 class CarefulExecute(Execute):
     """Run every cell, whatever the others do.
 
-    A cell that runs over its time is interrupted. If it does not heed that, or if it kills the kernel, a fresh kernel runs
-    the notebook again without that cell. After `total` seconds what has not run is marked as not run.
+    A cell that runs over its time is interrupted. If it does not heed that, or if it kills the kernel, a fresh kernel
+    runs the notebook again without that cell. After `total` seconds what has not run is marked as not run.
     """
 
     timeout = Integer(60, allow_none=True, help="seconds that a cell may take").tag(config=True)
@@ -115,7 +115,7 @@ class CarefulExecute(Execute):
 class PlainVerdict(NbGraderPreprocessor):
     """A test cell passes or fails: it earns all its points unless it raised an error or did not run.
 
-    Left alone, nbgrader gives 0 for a warning on stderr, and reads the first displayed value as a fraction of the points.
+    Left alone, nbgrader gives 0 for a warning on stderr, and takes the first displayed number for the points.
     """
 
     def preprocess_cell(self, cell, resources, index):
@@ -147,7 +147,7 @@ def hidden_lines(cell):
 
 
 class ForStudents(NbGraderPreprocessor):
-    """The copy that students receive: no hidden test, no line of one, no active HTML that came from a student's notebook."""
+    """The copy that students receive: no hidden test, no line of one, no active HTML out of a student's notebook."""
 
     def preprocess(self, nb, resources):
         self.secret = {line.strip() for cell in nb.cells for line in hidden_lines(cell) if len(line.strip()) >= 12}

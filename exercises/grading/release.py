@@ -58,9 +58,8 @@ def check_source(name, notebook):
         if not meta:
             continue
         if not GRADE_ID.fullmatch(meta.get("grade_id", "")):
-            wrong.append(
-                f"cell {number}: the id {meta.get('grade_id')!r} is not <exercise>_<part> in small letters, digits, hyphens"
-            )
+            form = "<exercise>_<part> in small letters, digits, hyphens"
+            wrong.append(f"cell {number}: the id {meta.get('grade_id')!r} is not {form}")
         if meta.get("grade_id") in seen:
             wrong.append(f"the id {meta['grade_id']} occurs twice")
         seen.add(meta.get("grade_id"))
@@ -155,7 +154,7 @@ def write_zip(folder, targets):
 
 
 def release_set(course, name, *, zips, try_marks=True, workers=2):
-    """Write release/<name>/ and the zips; ([what is wrong], {exercise: points}). Nothing is written if something is wrong."""
+    """Write release/<name>/ and the zips, unless something is wrong; ([what is wrong], {exercise: points})."""
     source = nbformat.read(course.source(name), 4)
     wrong = check_source(name, source)
     if wrong:

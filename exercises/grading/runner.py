@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import shutil
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -15,10 +15,10 @@ import nbformat
 import psutil
 from nbgrader.utils import is_grade, is_solution, rmtree
 
-from .course_root import Course, grade_id, points_by_exercise, quiet, why
+from .course_root import Course, exercise_of, grade_id, points_by_exercise, quiet, why
 from .intake import STUDENT_ID, Rejected, take_in
 
-# In the order of what the report names first. The first seven need an instructor's eye: `course.py grade` then exits with 1.
+# In the order of what the report names first. NOT_GRADED need an instructor's eye: `course.py grade` then exits with 1.
 NOT_GRADED = (
     "failed",
     "invalid-id",
@@ -42,7 +42,7 @@ class Row:
     set: str
     state: str = "graded"
     reasons: list = field(default_factory=list)
-    points: dict = field(default_factory=dict)  # exercise: points, or None while a grader has to look
+    points: dict = field(default_factory=dict)  # exercise: points; None if all of it waits for a grader
     total: float | None = None
     max: float = 0.0
     to_mark: float = 0.0
@@ -210,7 +210,7 @@ def collect(course, name):
 
 
 def set_aside(course, name, student, seen):
-    """Write a submission that cannot be run into the gradebook, with 0 where no one has marked by hand, and say why to the student."""
+    """Enter a submission that cannot be run with 0 where no one has marked by hand, and tell the student why."""
     with course.gradebook() as gradebook:
         gradebook.update_or_create_student(student)
         submission = gradebook.update_or_create_submission(name, student)
@@ -231,16 +231,44 @@ def set_aside(course, name, student, seen):
 
 def read_marks(course, name, row, points):
     """Fill a row from the gradebook."""
-    row.max, row.points, row.to_mark, row.cells = sum(points.values()), dict.fromkeys(points, 0.0), 0.0, {}
+    row.max, row.points, row.to_mark, row.cells = sum(points.values()), dict.fromkeys(points), 0.0, {}
     with course.gradebook() as gradebook:
         for notebook in gradebook.find_submission(name, row.student).notebooks:
             for grade in notebook.grades:
-                exercise = grade.name.split("_", 1)[0]
                 row.cells[grade.name] = float(grade.score)
-                row.points[exercise] = row.points.get(exercise, 0.0) + float(grade.score)
                 if grade.needs_manual_grade:
                     row.to_mark += float(grade.max_score)
-    row.total = sum(row.points.values())
+                else:
+                    exercise = exercise_of(grade.name)
+                    row.points[exercise] = (row.points.get(exercise) or 0.0) + float(grade.score)
+    row.total = sum(mark for mark in row.points.values() if mark is not None)
+
+
+def by_hand(course, name, student):
+    """{grade id: the answer's text} where a grader has given marks that stand."""
+    path = course.root / "autograded" / student / name / f"{name}.ipynb"
+    if not path.exists():
+        return {}
+    with course.gradebook() as gradebook:
+        marked = {
+            grade.name
+            for notebook in gradebook.find_submission(name, student).notebooks
+            for grade in notebook.grades
+            if grade.manual_score is not None and not grade.needs_manual_grade
+        }
+    return {grade_id(cell): cell.source for cell in nbformat.read(path, 4).cells if grade_id(cell) in marked}
+
+
+def let_stand(course, name, student, before):
+    """After a new run nbgrader wants every mark given by hand confirmed; where the answer is the same, it stands."""
+    path = course.root / "autograded" / student / name / f"{name}.ipynb"
+    same = {grade_id(cell) for cell in nbformat.read(path, 4).cells if before.get(grade_id(cell)) == cell.source}
+    with course.gradebook() as gradebook:
+        for notebook in gradebook.find_submission(name, student).notebooks:
+            for grade in notebook.grades:
+                if grade.name in same:
+                    grade.needs_manual_grade = False
+        gradebook.db.commit()
 
 
 def marks_digest(course, name, student):
@@ -292,10 +320,13 @@ def grade_set(course, name, *, force=False, feedback=True, workers=2, progress=l
         nbformat.write(intake.notebook, folder / f"{name}.ipynb")
         todo[student] = (row, intake, key)
 
+    marked = {student: by_hand(course, name, student) for student in todo}
     ended = run_all(course, name, list(todo), feedback, workers, progress(list(todo))) if todo else {}
     for student, (row, intake, key) in todo.items():
         how, log, row.seconds = ended[student]
         if how == "done":
+            if marked[student]:
+                let_stand(course, name, student, marked[student])
             path = course.root / "autograded" / student / name / f"{name}.ipynb"
             notes, row.messages = examine(path, intake.unanswered)
             notes = notes + intake.notes
@@ -329,7 +360,3 @@ def grade_set(course, name, *, force=False, feedback=True, workers=2, progress=l
     memory.parent.mkdir(exist_ok=True)
     memory.write_text(json.dumps(after, indent=1, sort_keys=True), "utf-8")
     return sorted(rows, key=lambda row: row.student), points
-
-
-def as_dict(row):
-    return asdict(row)

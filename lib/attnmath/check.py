@@ -114,6 +114,8 @@ def _array_difference(got, want, name, atol, rtol):
             return f"{name}: every entry is {factor:.4g} times what it should be"
         if want.ndim >= 2 and want.shape[-1] == want.shape[-2] and np.allclose(got, np.swapaxes(want, -1, -2)):
             return f"{name} is transposed: its last two axes are swapped"
+    if want.ndim == 0:
+        return f"{name} is {got[()]:.10g}; expected {want[()]:.10g}"
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.where(close, 0, np.nan_to_num(np.abs(got - want), nan=np.inf))
     worst = np.unravel_index(error.argmax(), error.shape)

@@ -17,6 +17,7 @@ from attnmath.tree import unflatten
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 VARIABLE = "ATTNMATH_MINILM"
 REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
+HEADS = 12
 FILES = ("model.safetensors", "tokenizer.json", "config.json")
 
 
@@ -157,7 +158,8 @@ def load(path: str | os.PathLike | None = None) -> MiniLM:
     FileNotFoundError
         If a file is missing.
     ValueError
-        If the weights' SHA-256 is not the published one, or the tokenizer cannot be read.
+        If the weights' SHA-256 is not the published one, or the tokenizer or the configuration cannot be read or
+        belongs to another model.
 
     Examples
     --------
@@ -180,19 +182,26 @@ def load(path: str | os.PathLike | None = None) -> MiniLM:
     try:
         tokenizer = Tokenizer.from_file(str(folder / FILES[1]))
         config = json.loads((folder / FILES[2]).read_text(encoding="utf-8"))
+        expected = shapes.bert_shapes(
+            config["vocab_size"],
+            config["max_position_embeddings"],
+            config["type_vocab_size"],
+            config["hidden_size"],
+            config["intermediate_size"],
+            config["num_hidden_layers"],
+        )
+        heads, max_tokens = config["num_attention_heads"], config["max_position_embeddings"]
     except Exception as error:  # tokenizers raises bare Exception
         raise ValueError(f"{folder} holds an unreadable {FILES[1]} or {FILES[2]}: {error}; copy it anew") from error
-    params = unflatten({ours: array for name, X in read(data).items() for ours, array in _ours(name, X)})
-    expected = shapes.bert_shapes(
-        config["vocab_size"],
-        config["max_position_embeddings"],
-        config["type_vocab_size"],
-        config["hidden_size"],
-        config["intermediate_size"],
-        config["num_hidden_layers"],
-    )
+    params = unflatten({ours: array for name, X in sorted(read(data).items()) for ours, array in _ours(name, X)})
     _require.tree(params, expected)
-    return MiniLM(params, config["num_attention_heads"], config["max_position_embeddings"], tokenizer)
+    words = len(params["embeddings"]["word"])
+    if tokenizer.get_vocab_size() != words or heads != HEADS:  # what the weights' shapes do not show
+        raise ValueError(
+            f"{folder} holds a tokenizer of {tokenizer.get_vocab_size()} tokens and a {FILES[2]} of {heads} heads; the "
+            f"weights have {words} tokens and {HEADS} heads: they are another model's; copy all files from one place"
+        )
+    return MiniLM(params, heads, max_tokens, tokenizer)
 
 
 # The published names, piece by piece, and ours.

@@ -1,0 +1,201 @@
+"""The built book: nothing from another host, no dead link, each page opened in a browser with its mathematics set."""
+
+import functools
+import http.server
+import os
+import re
+import shutil
+import threading
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+
+ROOT = Path(__file__).parents[1]
+HTML = ROOT / "_build" / "html"
+PAGES = sorted(path for path in HTML.rglob("*.html") if "_static" not in path.parts)
+CHROMIUM = os.environ.get("CHROMIUM") or next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+# <link> relations that name a page without loading it
+NAMES_ONLY = {"canonical", "next", "prev", "search", "index", "author", "license", "bookmark"}
+
+
+def name(path):
+    return str(path.relative_to(HTML))
+
+
+@functools.cache
+def soup(path):
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+
+
+@functools.cache
+def anchors(path):
+    return {tag[key] for tag in soup(path).find_all(True) for key in ("id", "name") if tag.has_attr(key)}
+
+
+def is_remote(url):
+    return bool(re.match(r"(?:[a-z]+:)?//", url.strip(), re.I))
+
+
+def remote_resources(page):
+    """What a page would fetch from another host."""
+    found = []
+    for tag, attribute in LOADS.items():
+        for node in page.find_all(tag):
+            if tag == "link" and NAMES_ONLY & set(node.get("rel", [])):
+                continue
+            found += [url for url in (node.get(attribute), node.get("srcset")) if url and is_remote(url)]
+    inline = "\n".join(node.get_text() for node in page.find_all(["style", "script"]))
+    return found + re.findall(r"(?:@import\s+|url\()\s*['\"]?((?:https?:)?//[^'\")\s]+)", inline)
+
+
+def dead_links(path, page):
+    """Links inside the book that lead nowhere."""
+    dead = []
+    for node in page.find_all("a", href=True):
+        link = urlsplit(node["href"])
+        if link.scheme or link.netloc:
+            continue
+        target = path if not link.path else (path.parent / unquote(link.path)).resolve()
+        if not target.exists():
+            dead.append(node["href"])
+        elif link.fragment and target.suffix == ".html" and unquote(link.fragment) not in anchors(target) | {"top"}:
+            dead.append(node["href"])
+    return dead
+
+
+def test_the_book_is_built():
+    assert HTML.joinpath("index.html").exists(), "run `make book` first"
+    assert len(PAGES) > 20
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_page_is_whole(path):
+    """Nothing remote, no dead link, no mathematics left as dollars, no image without a description."""
+    page = soup(path)
+    assert remote_resources(page) == []
+    if path.name != "404.html":  # it is served from any address, so its links are absolute
+        assert dead_links(path, page) == []
+    assert [str(image) for image in page.select("article img") if not image.get("alt")] == []
+    for node in page.select("article p, article li"):
+        texts = node.find_all(string=True)
+        own = "".join(text for text in texts if text.find_parent(["code", "pre", "script"]) is None)
+        assert "$$" not in own, own[:200]
+
+
+def test_style_sheets_load_nothing_remote():
+    for path in HTML.rglob("*.css"):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        assert re.findall(r"(?:@import\s+|url\()\s*['\"]?((?:https?:)?//[^'\")\s]+)", text) == [], path
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        '<script src="https://cdn.example.org/x.js"></script>',
+        '<link rel="stylesheet" href="//example.org/x.css">',
+        '<img alt="x" src="http://example.org/x.png">',
+        "<style>@import url(https://example.org/font.css)</style>",
+    ],
+)
+def test_a_planted_remote_resource_is_seen(fault):
+    assert remote_resources(BeautifulSoup("<p></p>", "html.parser")) == []
+    assert len(remote_resources(BeautifulSoup(fault, "html.parser"))) == 1
+
+
+def test_a_planted_dead_link_is_seen():
+    index = HTML / "index.html"
+    faults = BeautifulSoup('<a href="no-such-page.html">x</a><a href="#no-such-anchor">y</a>', "html.parser")
+    assert dead_links(index, faults) == ["no-such-page.html", "#no-such-anchor"]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: install it (Debian: apt-get install chromium) or name it in the variable CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def address():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(HTML)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+SETTLED = """() => !window.MathJax || !document.querySelector(".math") ||
+    (MathJax.startup && MathJax.startup.document && MathJax.startup.document.state() >= 200)"""
+
+
+def opened(page, url):
+    """Open a page; what the console complains of and what is asked of other hosts, once the mathematics is set."""
+    said, remote = [], []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on(
+        "request",
+        lambda request: (
+            remote.append(request.url) if urlsplit(request.url).hostname not in ("127.0.0.1", None) else None
+        ),
+    )
+    page.goto(url, wait_until="load")
+    page.wait_for_function(SETTLED, timeout=60_000)
+    return said, remote
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_page_in_a_browser(path, browser, address):
+    """No console error, nothing asked of another host, every formula set, nothing wider than a phone."""
+    context = browser.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    said, remote = opened(page, address + name(path))
+    formulas = page.locator("article .math").count()
+    unset = page.evaluate(
+        "() => [...document.querySelectorAll('article .math')].filter(e => !e.querySelector('mjx-container')).length"
+    )
+    broken = page.locator("mjx-merror").all_inner_texts()
+    wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+    context.close()
+    assert said == [] and remote == [] and broken == []
+    assert unset == 0, f"{unset} of {formulas} formulas are not set"
+    assert wide <= 1, f"the page is {wide} px wider than a phone"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessibility(scheme, browser, address):
+    """axe finds nothing on the page with the most to find."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    opened(page, address + "chapters/02_foundations/scaling.html")
+    found = Axe().run(page).response["violations"]
+    context.close()
+    assert [(v["id"], v["nodes"][0]["html"][:120]) for v in found] == []
+
+
+def test_the_browser_check_sees_a_fault(browser, tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text("<script>console.error('planted'); no_such_function()</script>", encoding="utf-8")
+    page = browser.new_page()
+    said, _ = opened(page, bad.as_uri())
+    page.close()
+    assert "planted" in said and len(said) == 2

@@ -1,0 +1,141 @@
+"""Problem set 2, graded by nbgrader itself: what is right earns all, what is wrong loses points and is told why.
+
+The wrong answers are in exercises/batteries/set2.py; the table of what is caught goes to _build/wrong-answers.json.
+"""
+
+import importlib.util
+import json
+import re
+
+import nbformat
+import pytest
+
+from battery import EXERCISES, catch, grade, points_of_tests
+from grading.course_root import Course, exercise_of, grade_id, points_by_exercise
+
+NAME = "set2"
+SOURCE = EXERCISES / "source" / NAME / f"{NAME}.ipynb"
+
+
+@pytest.fixture(scope="module")
+def source():
+    return nbformat.read(SOURCE, 4)
+
+
+@pytest.fixture(scope="module")
+def battery():
+    spec = importlib.util.spec_from_file_location("wrong_answers_to_set2", EXERCISES / "batteries" / f"{NAME}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sections(notebook):
+    """{exercise: its cells}, in order."""
+    found = {}
+    for cell in notebook.cells:
+        exercise = cell.metadata.get("attnmath", {}).get("exercise")
+        if exercise:
+            found.setdefault(exercise, []).append(cell)
+    return found
+
+
+def test_the_source_is_canonical(source):
+    """Stored without outputs and counts; the tests below are what executes it."""
+    text = SOURCE.read_text(encoding="utf-8")
+    assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    code = [cell for cell in source.cells if cell.cell_type == "code"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+    assert source.metadata.kernelspec.name == "python3"
+    assert len({cell.id for cell in source.cells}) == len(source.cells)
+
+
+def test_the_set_is_worth_100_points(source):
+    points = points_by_exercise(source)
+    assert sum(points.values()) == 100
+    assert len(points_of_tests(source)) >= 8, "at least eight exercises are graded automatically"
+    assert len(points) > len(points_of_tests(source)), "one is a written proof"
+
+
+def test_every_exercise_says_what_it_asks(source):
+    for exercise, cells in sections(source).items():
+        heading, text = cells[0], "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        ours = heading.metadata["attnmath"]
+        assert re.match(r"## Exercise \d+\. .+ \(\d+ points\)\n", heading.source), exercise
+        assert ours["difficulty"] in range(1, 6) and ours["minutes"] >= 5 and ours["labels"], exercise
+        assert f"Difficulty {ours['difficulty']} of 5, {ours['minutes']} minutes." in text, exercise
+        assert text.count("<details><summary>Hint") == text.count("</details>") >= 2, exercise
+        kinds = [cell.metadata["nbgrader"] for cell in cells if "nbgrader" in cell.metadata]
+        assert any(kind["solution"] for kind in kinds) and all(exercise_of(k["grade_id"]) == exercise for k in kinds)
+
+
+def test_both_worlds_are_asked_for(source):
+    worlds = {cells[0].source.split("*")[1] for cells in sections(source).values()}
+    for world in ("NumPy", "PyTorch"):
+        assert sum(world in words for words in worlds) >= 2, world
+
+
+def test_marks_depend_on_no_random_generator(source):
+    for cell in source.cells:
+        if cell.cell_type == "code":
+            assert "random" not in cell.source and "seed" not in cell.source, cell.source[:60]
+
+
+def test_a_student_gets_questions_stubs_and_shown_tests(source, tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / NAME).symlink_to(SOURCE.parent, target_is_directory=True)
+    released = {grade_id(cell): cell for cell in Course(tmp_path).prepare(NAME).cells}
+    for cell in source.cells:
+        name = grade_id(cell)
+        if name is None:
+            continue
+        text = released[name].source
+        assert "SOLUTION" not in text and "HIDDEN" not in text
+        if cell.metadata.nbgrader.solution:
+            stub = "raise NotImplementedError" if cell.cell_type == "code" else "*Your answer here.*"
+            kept = re.sub(r"[ \t]*### BEGIN SOLUTION.*?### END SOLUTION", "", cell.source, flags=re.S)
+            left = [line for line in text.split("\n") if stub not in line and line.strip()]
+            assert stub in text and left == [line for line in kept.split("\n") if line.strip()], name
+        elif "_test-hidden" in name:
+            assert all(line.startswith("#") for line in text.strip().split("\n")), name
+        else:
+            assert text.strip() == cell.source.strip(), name
+
+
+def test_the_battery_is_large_enough(source, battery):
+    for exercise in points_of_tests(source):
+        assert len(battery.WRONG[exercise]) >= 6, exercise
+        assert set(battery.MESSAGE[exercise]) <= set(battery.WRONG[exercise]), exercise
+        descriptions = [description for description, _ in battery.WRONG[exercise].values()]
+        codes = [json.dumps(cells, sort_keys=True) for _, cells in battery.WRONG[exercise].values()]
+        assert len(set(descriptions)) == len(descriptions) and len(set(codes)) == len(codes), exercise
+
+
+def test_every_wrong_answer_loses_points_and_is_told_why(source, battery):
+    table = catch(NAME)
+    full = {exercise: sum(cells.values()) for exercise, cells in points_of_tests(source).items()}
+    assert table["reference"] == full, "the reference earns all points"
+    assert set(table["stub"].values()) == {0}, "the released version earns none"
+    assert table["disturbed"] == [], "a wrong answer costs its own exercise only"
+    survivors = [
+        f"{exercise}: {case['name']}"
+        for exercise, entry in table["exercises"].items()
+        for case in entry["wrong"]
+        if not case["caught"]
+    ]
+    assert survivors == [], "wrong answers that lose no point"
+    assert table["caught"] == table["total"] == sum(map(len, battery.WRONG.values()))
+    for exercise, words in battery.MESSAGE.items():
+        said = {case["name"]: case for case in table["exercises"][exercise]["wrong"]}
+        for name, fragment in words.items():
+            assert fragment in said[name]["message"], f"{exercise}, {name}: {said[name]['message']!r}"
+        shown = [name for name in words if "_test-shown" in said[name]["failed"][0]]
+        assert len(shown) >= 5, f"{exercise}: the shown tests name {shown} only"
+
+
+def test_another_right_answer_earns_all(source, battery):
+    """The tests judge what an answer does, not how it is written."""
+    earned = grade(NAME, {"another": battery.RIGHT})["another"]
+    for cells in points_of_tests(source).values():
+        for test, points in cells.items():
+            assert earned[test] == points, test
