@@ -13,7 +13,7 @@ from attnmath.check import check_vjp, compare
 
 WORLDS = ("numpy", "torch")
 seeds = st.integers(0, 2**32 - 1)
-quick = settings(max_examples=25, deadline=None)
+quick = settings(max_examples=12, deadline=None)
 
 
 def call(world, name, *arrays, **static):
@@ -161,7 +161,7 @@ def test_general_attention_is_its_definition(world, seed):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seeds, st.sampled_from([0.1, 1.0, 30.0]))
 @pytest.mark.claim("prop-convex-combination", "pf:convex-hull")
 def test_the_output_lies_in_the_convex_hull_of_the_values(world, seed, spread):

@@ -302,7 +302,14 @@ WRONG = {
             ),
         ),
         "one": ("a sink of logit 0 whatever b is", sink(("np.exp(b - top)", "np.exp(-top)"))),
-        "unshifted": ("shifts the scores, but not the sink", sink(("np.exp(b - top)", "np.exp(b)"))),
+        "unshifted": (
+            "shifts the scores by their maximum, but not the sink",
+            sink(
+                ("np.maximum(S.max(-1, keepdims=True), b)", "S.max(-1, keepdims=True)"),
+                ("L = top + np.log(np.exp(b - top)", "L = top + np.log(np.exp(b)"),
+                ("np.exp(b - L)", "np.exp(b + top - L)"),
+            ),
+        ),
         "wrong-axis": (
             "normalises over the axis before the last",
             sink(("np.exp(S - top).sum(-1", "np.exp(S - top).sum(-2")),
