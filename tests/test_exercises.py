@@ -69,6 +69,18 @@ def test_every_exercise_says_what_it_asks(source):
         assert any(kind["solution"] for kind in kinds) and all(exercise_of(k["grade_id"]) == exercise for k in kinds)
 
 
+def test_the_book_states_the_same_figures(source):
+    page = (EXERCISES.parent / "chapters" / "problems" / "index.md").read_text(encoding="utf-8")
+    stated = re.findall(r"^\| (\d+) \| (.+?) \| .+ \| (\d+) \| (\d) \| (\d+) \|$", page, re.M)
+    found = []
+    for cells in sections(source).values():
+        number, title, points = re.match(r"## Exercise (\d+)\. (.+) \((\d+) points\)", cells[0].source).groups()
+        ours = cells[0].metadata["attnmath"]
+        found.append((number, title, points, str(ours["difficulty"]), str(ours["minutes"])))
+    assert stated == found
+    assert f"/_build/problem-sets/{NAME}.zip" in page
+
+
 def test_both_worlds_are_asked_for(source):
     worlds = {cells[0].source.split("*")[1] for cells in sections(source).values()}
     for world in ("NumPy", "PyTorch"):
