@@ -12,7 +12,8 @@ def write(root) -> str:
     items, books, sets = facts["items"], facts["notebooks"], facts["exercises"]["sets"]
     wrong, rows = facts["wrong_answers"], facts["components"]
     seen = [row["witnesses"] for row in rows if row["witnesses"] is not None]
-    graded = sum(one["graded"] for one in sets.values())
+    graded = sum(len(one["exercises"]) for one in sets.values())
+    parts = sum(one["parts"] for one in sets.values())
     summary = [
         ("Items of the sources", items["items"]),
         ("… of them covered", items["covered"]),
@@ -26,7 +27,7 @@ def write(root) -> str:
         ("… of these, cells that print something", sum(row["compared_with_output"] for row in books)),
         ("Exercises in the pages", facts["exercises"]["in_pages"]),
         ("… with a solution", facts["exercises"]["solved"]),
-        ("Graded parts of the problem sets", f"{graded} in {len(sets)} set(s)"),
+        ("Graded exercises of the problem sets", f"{graded} in {len(sets)} set(s), in {parts} graded parts"),
         ("Wrong answers tried on the grader", wrong["all"] if wrong else NEVER),
         ("… caught", wrong["caught"] if wrong else NEVER),
         ("Tests of the last run", told(facts["tests"]["test"])),

@@ -192,7 +192,7 @@ class Index:
 
     @cached_property
     def graded(self) -> list[dict]:
-        """The graded cells of the problem sets: set, exercise (its grade_id), points, labels."""
+        """The graded cells of the problem sets: set, exercise, points, labels."""
         found = []
         for path in sorted((self.root / "exercises" / "source").glob("*/*.ipynb")):
             for cell in read_notebook(path)["cells"]:
@@ -201,7 +201,7 @@ class Index:
                     found.append(
                         {
                             "set": path.parent.name,
-                            "exercise": grading.get("grade_id", ours.get("exercise", "")),
+                            "exercise": ours.get("exercise") or grading.get("grade_id", ""),
                             "graded": bool(grading.get("grade")),
                             "points": grading.get("points", 0) or 0,
                             "labels": list(ours.get("labels", [])),

@@ -113,12 +113,14 @@ def exercises(index: Index) -> dict:
         for text in cells
         for label in re.findall(r"^[`:]{3,}\{solution\}\s+(\S+)", text, re.M)
     }
-    sets = defaultdict(lambda: {"graded": 0, "points": 0})
+    sets = {}
     for cell in index.graded:
         if cell["graded"]:
-            sets[cell["set"]]["graded"] += 1
-            sets[cell["set"]]["points"] += cell["points"]
-    return {"in_pages": len(in_pages), "solved": sum(place.label in solved for place in in_pages), "sets": dict(sets)}
+            one = sets.setdefault(cell["set"], {"exercises": [], "parts": 0, "points": 0})
+            one["exercises"] = sorted({*one["exercises"], cell["exercise"]})
+            one["parts"] += 1
+            one["points"] += cell["points"]
+    return {"in_pages": len(in_pages), "solved": sum(place.label in solved for place in in_pages), "sets": sets}
 
 
 def wrong_answers(root: Path) -> dict | None:

@@ -221,6 +221,7 @@ CASES = [
     Case("softmax", "plain", normal(B, N, M), lambda w, S: w.softmax(S), lambda S: S.softmax(-1)),
     Case("softmax", "temperature", normal(N, M), lambda w, S: w.softmax(S, 0.3), lambda S: (S / 0.3).softmax(-1)),
     Case("softmax", "huge", normal(N, M, scale=1e4), lambda w, S: w.softmax(S), lambda S: S.softmax(-1)),
+    Case("softmax", "cold", normal(N, M, scale=10.0), lambda w, S: w.softmax(S, 1e-4), lambda S: (S / 1e-4).softmax(-1)),
     Case("softmax", "one", normal(N, 1), lambda w, S: w.softmax(S), lambda S: S.softmax(-1)),
     Case("softmax", "no-batch", normal(0, N, M), lambda w, S: w.softmax(S), lambda S: S.softmax(-1)),
     Case("log_softmax", "plain", normal(B, N, M), lambda w, S: w.log_softmax(S), lambda S: F.log_softmax(S, -1)),

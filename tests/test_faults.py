@@ -18,7 +18,7 @@ LIBRARY = ROOT / "lib" / "attnmath"
 
 # file, right, wrong, and the component whose cases must see it
 FAULTS = [
-    ("numpy/softmax.py", "E = np.exp(X - top)", "E = np.exp(X)", "softmax"),
+    ("numpy/softmax.py", "E = np.exp((S - top) / temperature)", "E = np.exp(S / temperature)", "softmax"),
     ("numpy/softmax.py", "P * (dP - (P * dP).sum(-1, keepdims=True)) / temperature", "P * dP / temperature", "softmax"),
     ("numpy/softmax.py", "(dP - (P * dP).sum(-1, keepdims=True)) / temperature", "(dP - (P * dP).sum(-1, keepdims=True))", "softmax"),
     ("numpy/softmax.py", "np.exp(logP) * dlogP.sum(-1, keepdims=True)", "np.exp(logP) * dlogP", "log_softmax"),

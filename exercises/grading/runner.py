@@ -83,6 +83,11 @@ def grade_one(root, limits, name, student, feedback, pipe):
         os.environ[variable] = "1"
     os.environ.update(PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
     course = Course(root, limits)
+    log = course.work / "logs" / f"{student}.log"  # not the terminal: what a student's cell starts would hold on to it
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w") as file, open(os.devnull) as nothing:
+        for descriptor, target in ((0, nothing), (1, file), (2, file)):
+            os.dup2(target.fileno(), descriptor)
     folders = {"submitted": course.work / "submitted"}
     with quiet():
         result = course.api(**folders).autograde(name, student, force=True, create=True)

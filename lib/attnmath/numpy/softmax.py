@@ -44,14 +44,14 @@ def softmax(
     _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
     _require.positive("temperature", temperature)
     _require.choice("empty_rows", empty_rows, ("error", "zero"))
-    X = S if temperature == 1 else S / temperature
-    top = X.max(-1, keepdims=True)
+    top = S.max(-1, keepdims=True)
     empty = np.isneginf(top)
     if empty.any():
         if empty_rows == "error":
             _require.no_empty_row(tuple(np.argwhere(empty[..., 0])[0].tolist()), "empty_rows='zero'")
         top = np.where(empty, 0, top).astype(S.dtype)
-    E = np.exp(X - top)
+    with np.errstate(over="ignore"):  # in 16 bits a low temperature may overflow to -inf, rightly a weight of 0
+        E = np.exp((S - top) / temperature)
     Z = E.sum(-1, keepdims=True, dtype=np.promote_types(S.dtype, np.float32)).astype(S.dtype)  # 16 bits stop at 2048
     P = E / np.where(Z == 0, 1, Z).astype(S.dtype)  # eq:softmax
 
@@ -138,12 +138,12 @@ def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> tuple[Flo
     _require.positive("temperature", temperature)
     _require.shapes(S=(S, "... m"))
     _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
-    X = S if temperature == 1 else S / temperature
-    top = X.max(-1, keepdims=True)
+    top = S.max(-1, keepdims=True)
     empty = np.isneginf(top)
     if empty.any():
         _require.no_empty_row(tuple(np.argwhere(empty[..., 0])[0].tolist()), "softmax(…, empty_rows='zero')")
-    X = X - top  # first, so that rounding errors have the size of log m and not that of the scores
+    with np.errstate(over="ignore"):
+        X = (S - top) / temperature  # the maximum first, so that rounding errors have the size of log m
     logP = X - logsumexp(X)[0][..., None]  # eq:log-softmax
 
     def vjp(dlogP):

@@ -31,9 +31,14 @@ def softmax(S: Float[Array, "... m"], temperature: float = 1.0, *, empty_rows: s
     if empty_rows == "zero":
         empty = torch.isneginf(S).all(-1, keepdim=True)
         # the empty row is made finite before the softmax and zero after it, so that no nan enters the backward pass
-        P = torch.softmax(S.masked_fill(empty, 0) / temperature, -1)
+        P = torch.softmax(_cooled(S.masked_fill(empty, 0), temperature), -1)
         return P.masked_fill(empty, 0)
-    return torch.softmax(S / temperature, -1)  # eq:softmax
+    return torch.softmax(_cooled(S, temperature), -1)  # eq:softmax
+
+
+def _cooled(S, temperature):
+    """(S - max) / temperature: the maximum first, because a low temperature overflows 16 bits."""
+    return S if temperature == 1 else (S - S.detach().amax(-1, keepdim=True)) / temperature
 
 
 def logsumexp(S: Float[Array, "... m"]) -> Float[Array, "..."]:
@@ -72,4 +77,4 @@ def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> Float[Arr
         empty = torch.isneginf(S.detach()).all(-1)
         if empty.any():
             _require.no_empty_row(tuple(empty.nonzero()[0].tolist()), "softmax(…, empty_rows='zero')")
-    return torch.log_softmax(S / temperature, -1)  # eq:log-softmax
+    return torch.log_softmax(_cooled(S, temperature), -1)  # eq:log-softmax
