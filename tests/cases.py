@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from attnmath import shapes
 from torch import nn
+
+from attnmath import shapes
 
 N, M, K, V, A, B = 3, 5, 7, 2, 11, 13  # queries, keys, key width, value width, hidden width, batch
 D, HEADS, FF, TOKENS, POSITIONS = 6, 2, 17, 19, 8  # model width 2 heads x 3, feed-forward, vocabulary, positions
@@ -221,7 +222,9 @@ CASES = [
     Case("softmax", "plain", normal(B, N, M), lambda w, S: w.softmax(S), lambda S: S.softmax(-1)),
     Case("softmax", "temperature", normal(N, M), lambda w, S: w.softmax(S, 0.3), lambda S: (S / 0.3).softmax(-1)),
     Case("softmax", "huge", normal(N, M, scale=1e4), lambda w, S: w.softmax(S), lambda S: S.softmax(-1)),
-    Case("softmax", "cold", normal(N, M, scale=10.0), lambda w, S: w.softmax(S, 1e-4), lambda S: (S / 1e-4).softmax(-1)),
+    Case(
+        "softmax", "cold", normal(N, M, scale=10.0), lambda w, S: w.softmax(S, 1e-4), lambda S: (S / 1e-4).softmax(-1)
+    ),
     Case("softmax", "one", normal(N, 1), lambda w, S: w.softmax(S), lambda S: S.softmax(-1)),
     Case("softmax", "no-batch", normal(0, N, M), lambda w, S: w.softmax(S), lambda S: S.softmax(-1)),
     Case("log_softmax", "plain", normal(B, N, M), lambda w, S: w.log_softmax(S), lambda S: F.log_softmax(S, -1)),

@@ -4,12 +4,13 @@ import re
 import subprocess
 import sys
 
-import attnmath.numpy as an
-import attnmath.torch as at
 import numpy as np
 import pytest
 import torch
 from jaxtyping import config
+
+import attnmath.numpy as an
+import attnmath.torch as at
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,10 @@
 """The helpers that check everything else are checked first: each must fail where it should."""
 
-import attnmath.numpy as an
 import numpy as np
 import pytest
 import torch
+
+import attnmath.numpy as an
 from attnmath import count, viz
 from attnmath.check import check_vjp, compare
 
@@ -115,8 +116,9 @@ def test_bytes_of_attention_by_formula_and_by_weighing(rng):
 
 @pytest.mark.claim("eq:attention-flops", "eq:projection-flops")
 def test_flops_by_formula_and_by_instrument():
-    import attnmath.torch as at
     from torch.utils.flop_counter import FlopCounterMode
+
+    import attnmath.torch as at
 
     n, m, k, v, d = 3, 5, 7, 2, 11
     with FlopCounterMode(display=False) as counter:

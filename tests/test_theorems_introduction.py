@@ -58,7 +58,7 @@ def test_a_network_that_amplifies_forgets_at_its_fixed_point(u):
 
 @pytest.mark.claim("lem-counting")
 def test_two_sequences_share_a_state_when_bits_are_short():
-    """Every map from 4 binary symbols to 2 x 1 bit of a rounded recurrent state has a collision; to 4 bits it may not."""
+    """A map from 4 binary symbols to a state of 2 x 1 bit, here a rounded recurrent state, has collisions."""
     sequences = np.array(list(itertools.product([-1.0, 1.0], repeat=4)))[..., None]
     rng = np.random.default_rng(0)
     for _ in range(50):

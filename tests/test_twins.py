@@ -4,11 +4,12 @@ import inspect
 import subprocess
 import sys
 
-import attnmath.numpy as an
-import attnmath.torch as at
 import numpy as np
 import pytest
 import torch
+
+import attnmath.numpy as an
+import attnmath.torch as at
 import witnesses
 from attnmath.check import compare
 from attnmath.tree import map_tree

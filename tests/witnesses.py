@@ -1,8 +1,9 @@
 """The four witnesses of a component: by hand = the twin's autograd = torch's own function = a finite difference."""
 
+import torch
+
 import attnmath.numpy as an
 import attnmath.torch as at
-import torch
 from attnmath.check import check_vjp, compare
 from attnmath.tree import map_tree
 
