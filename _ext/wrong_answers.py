@@ -1,6 +1,7 @@
 """The instructors' table of wrong answers, from _build/wrong-answers.json, which tests/battery.py writes."""
 
 import json
+import re
 
 from generated import add_page
 
@@ -15,7 +16,7 @@ def write(root) -> str:
     caught = sum(row["caught"] for row in rows)
     lines = [f"**{caught} of {len(rows)} wrong answers lose points.**"]
     for name in dict.fromkeys(row["set"] for row in rows):
-        lines += ["", f"## {name.capitalize()}"]
+        lines += ["", "## " + re.sub(r"^set(\d+)$", r"Problem set \1", name)]
         for exercise in dict.fromkeys(row["exercise"] for row in rows if row["set"] == name):
             mine = [row for row in rows if (row["set"], row["exercise"]) == (name, exercise)]
             lines += ["", f"### `{exercise}`", "", f"{mine[0]['of']:g} points.", "", HEAD]

@@ -14,6 +14,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 import toyset
 from battery import EXERCISES
+from course import main as command
 from grading import report
 from grading.course_root import Course, grade_id, why
 from grading.intake import STUDENT_ID, Rejected, normalise, parse
@@ -196,10 +197,13 @@ def grade_class(base, root):
     return Course(root, LIMITS), expected, run(root)
 
 
+def arguments(root, *options):
+    return ["--root", str(root), "grade", *[f"--{name}={seconds}" for name, seconds in LIMITS.items()], *options]
+
+
 def run(root, *options):
     """`course.py grade`, as an instructor types it, with limits that suit these tests."""
-    limits = [f"--{name}={seconds}" for name, seconds in LIMITS.items()]
-    command = [sys.executable, str(EXERCISES / "course.py"), "--root", str(root), "grade", *limits, *options]
+    command = [sys.executable, str(EXERCISES / "course.py"), *arguments(root, *options)]
     return subprocess.run(command, capture_output=True, text=True, timeout=900)
 
 
@@ -312,27 +316,27 @@ def test_a_class_of_bad_submissions(base, tmp_path, subtests):
             check(graded, base)
 
 
-def test_nothing_submitted_says_what_to_do(tmp_path):
+def test_nothing_submitted_says_what_to_do(tmp_path, capsys):
     toyset.write(tmp_path)
-    done = run(tmp_path)
-    assert done.returncode == 0
-    assert f"{tmp_path.name}/submitted/ada/toy/toy.ipynb" in done.stdout
-    unknown = run(tmp_path, "toi")
-    assert unknown.returncode == 1 and "There are: toy" in unknown.stderr
+    assert command(arguments(tmp_path)) == 0
+    assert f"{tmp_path.name}/submitted/ada/toy/toy.ipynb" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="There are: toy"):
+        command(arguments(tmp_path, "toi"))
 
 
 def test_a_proof_that_was_written_waits_for_a_grader(base, tmp_path):
     toyset.write(tmp_path)
     folder = tmp_path / "submitted/ada/toy"
     folder.mkdir(parents=True)
-    (folder / "toy.ipynb").write_text(
-        json.dumps(fill(base, GOOD | {"proof_text": "Since $x<y$, <b onclick='x()'>done</b>."}))
-    )
-    done = run(tmp_path)
+    book = fill(base, GOOD | {"proof_text": "Since $x<y$, <b onclick='x()'>done</b>."})
+    book.cells.append(new_markdown_cell("My note: <script>alert(1)</script>"))
+    (folder / "toy.ipynb").write_text(json.dumps(book))
+    assert command(arguments(tmp_path)) == 0
     row = marks(Course(tmp_path))["ada"]
-    assert (done.returncode, row["state"], row["total"], row["to_mark"]) == (0, "graded", "4", "2"), done.stderr
+    assert (row["state"], row["total"], row["to_mark"]) == ("graded", "4", "2")
     assert row["proof"] == ""
-    assert "<b onclick" not in (tmp_path / "feedback/ada/toy/toy.html").read_text()
+    page = (tmp_path / "feedback/ada/toy/toy.html").read_text()
+    assert "<b onclick" not in page and "<script>alert" not in page and "<details><summary>Hint" in page
 
 
 def test_marks_given_by_hand_stand_while_the_answer_is_the_same(base, tmp_path):
@@ -340,16 +344,16 @@ def test_marks_given_by_hand_stand_while_the_answer_is_the_same(base, tmp_path):
     sent = tmp_path / "submitted/ada/toy/toy.ipynb"
     sent.parent.mkdir(parents=True)
     sent.write_text(json.dumps(fill(base, {"proof_text": "First."})))
-    run(tmp_path)
+    command(arguments(tmp_path))
     with Course(tmp_path).gradebook() as gradebook:
         grade = gradebook.find_grade("proof_text", "toy", "toy", "ada")
         grade.manual_score, grade.needs_manual_grade = 1.5, False
         gradebook.db.commit()
     sent.write_text(json.dumps(fill(base, {"proof_text": "First.", "square_answer": GOOD["square_answer"]})))
-    run(tmp_path)
+    command(arguments(tmp_path))
     assert [marks(Course(tmp_path))["ada"][key] for key in ("proof", "total", "to_mark")] == ["1.5", "2.5", "0"]
     sent.write_text(json.dumps(fill(base, {"proof_text": "Second."})))
-    run(tmp_path)
+    command(arguments(tmp_path))
     assert marks(Course(tmp_path))["ada"]["to_mark"] == "2"
 
 

@@ -53,7 +53,7 @@ def notebook():
     proof = new_markdown_cell("### BEGIN SOLUTION\nBy distributivity.\n### END SOLUTION")
     proof.metadata = _meta("proof_text", grade=True, solution=True, points=2)
     cells = [
-        new_markdown_cell("# A toy set"),
+        new_markdown_cell("# A toy set\n\n<details><summary>Hint</summary>Add.</details>"),
         given("setup_imports", "import math"),
         new_markdown_cell("## Exercise 1. Doubling (3 points)"),
         answer("double_answer", DOUBLE),

@@ -169,9 +169,11 @@ def normalise(base, cells, released=None):
     own_code = [cell for group in given.values() for cell in group if cell["kind"] == "code"]
     edited, missing, doubled = [], [], []
 
+    texts = {cell.source for cell in base.cells if cell.cell_type == "markdown" and not grade_id(cell)}
+
     def add_own(cell):
         make = new_code_cell if cell["kind"] == "code" else new_markdown_cell
-        new = make(cell["source"])
+        new = make(cell["source"], metadata={} if cell["source"] in texts else {"student": True})
         if cell["kind"] == "markdown" and cell["attachments"]:
             new["attachments"] = cell["attachments"]
         out.append(new)

@@ -155,9 +155,7 @@ class ForStudents(NbGraderPreprocessor):
         return super().preprocess(nb, resources)
 
     def preprocess_cell(self, cell, resources, index):
-        if cell.cell_type == "markdown" and "locked" not in cell.metadata.get("nbgrader", {}):
-            cell.source = self._tame(cell.source)
-        if cell.cell_type == "markdown" and is_solution(cell):
+        if cell.cell_type == "markdown" and (cell.metadata.get("student") or is_solution(cell)):
             cell.source = self._tame(cell.source)
         if cell.cell_type == "code":
             if is_grade(cell):
