@@ -5,6 +5,10 @@ document.addEventListener("DOMContentLoaded", () => {
     .forEach((button) => button.removeAttribute("aria-label"));
   const bar = document.querySelector(".bd-sidebar-primary");
   if (bar) { bar.setAttribute("role", "navigation"); bar.setAttribute("aria-label", "Book"); }
+  document.querySelectorAll("li.has-children > details > summary").forEach((toggle) => {
+    const chapter = toggle.closest("li").querySelector("a");
+    if (chapter) toggle.setAttribute("aria-label", "Sections of " + chapter.textContent.trim());
+  });
   document.querySelectorAll("div.highlight pre, div.output pre, div.math")
     .forEach((box) => { if (box.scrollWidth > box.clientWidth) box.setAttribute("tabindex", "0"); });
 });

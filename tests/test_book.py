@@ -141,8 +141,10 @@ def address():
     server.server_close()
 
 
-SETTLED = """() => !window.MathJax || !document.querySelector(".math") ||
-    (MathJax.startup && MathJax.startup.document && MathJax.startup.document.state() >= 200)"""
+SETTLED = """async () => {
+    if (window.MathJax && MathJax.startup) await MathJax.startup.promise;
+    return true;
+}"""
 
 
 def opened(page, url):
@@ -157,11 +159,16 @@ def opened(page, url):
         ),
     )
     page.goto(url, wait_until="load")
-    page.wait_for_function(SETTLED, timeout=60_000)
+    page.evaluate(SETTLED)
     return said, remote
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_the_front_door_leads_to_the_title_page():
+    redirect = soup(HTML / "index.html").find("meta", attrs={"http-equiv": re.compile("refresh", re.I)})
+    assert redirect["content"].endswith("intro.html")
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.name != "index.html" or path.parent != HTML], ids=name)
 def test_page_in_a_browser(path, browser, address):
     """No console error, nothing asked of another host, every formula set, nothing wider than a phone."""
     context = browser.new_context(viewport={"width": 390, "height": 844})
