@@ -1,4 +1,4 @@
-"""Hashes of what a build depends on besides the pages: for outputs, the library and the pins; for every page, its looks."""
+"""Hashes of what a build depends on besides the pages: for outputs, library and pins; for every page, its looks."""
 
 import hashlib
 from pathlib import Path
