@@ -12,6 +12,11 @@ install_import_hook("attnmath", "beartype.beartype")
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
+
+# The same examples in every run, however slow the machine: a failure is then a fault, and it comes again.
+settings.register_profile("book", deadline=None, derandomize=True, database=None)
+settings.load_profile("book")
 
 # Tests run side by side, one process per core: more threads would only make them wait for each other.
 torch.set_num_threads(1)
