@@ -1,6 +1,6 @@
 """One row per component and circumstance: how to call it in either world, and what torch's own function says.
 
-Axis sizes are distinct primes and queries and keys differ in number, so that a swapped axis cannot pass unseen.
+Axis sizes all differ, and queries and keys differ in number, so that a swapped axis cannot pass unseen.
 """
 
 from collections.abc import Callable

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -34,6 +35,9 @@ def complaints(notebook):
         if {"nbval-ignore-output", "nbval-skip", "NBVAL_IGNORE_OUTPUT", "NBVAL_SKIP"} & {*tags, *cell.source.split()}:
             if len(cell.metadata.get("reason", "")) < 15:
                 said.append(f"cell {number}: its output is not compared, and no reason stands in its metadata")
+        names = [output.get("name") for output in cell.outputs]
+        if any(first == second == "stdout" for first, second in pairwise(names)):
+            said.append(f"cell {number}: what it prints is stored in pieces")
         for output in cell.outputs:
             if output.output_type == "error" or output.get("name") == "stderr":
                 said.append(f"cell {number}: an error or stderr is stored")
@@ -79,6 +83,7 @@ def plant(fault):
 
 
 PICTURE = nbformat.v4.new_output("display_data", data={"image/png": "x", "text/plain": "<Figure>"})
+STDOUT = nbformat.v4.new_output("stream", name="stdout", text="!")
 STDERR = nbformat.v4.new_output("stream", name="stderr", text="!")
 
 
@@ -91,6 +96,7 @@ STDERR = nbformat.v4.new_output("stream", name="stderr", text="!")
         (lambda nb, cell: nb.cells[0].update(source="Text"), "title"),
         (lambda nb, cell: cell.metadata.update(tags=["nbval-ignore-output"]), "no reason"),
         (lambda nb, cell: cell.outputs.append(STDERR), "stderr"),
+        (lambda nb, cell: cell.outputs.extend([STDOUT, STDOUT]), "in pieces"),
         (lambda nb, cell: cell.outputs.append(PICTURE), "without alt text"),
         (lambda nb, cell: cell.update(source="def f():\n" + "    x = 1\n" * 12), "more than 12 lines"),
     ],

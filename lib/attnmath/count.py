@@ -57,11 +57,11 @@ def projection_flops(n: int, d: int, k: int, v: int) -> int:
 def attention_bytes(n: int, m: int, heads: int = 1, layers: int = 1, itemsize: int = 4, maps: int = 1) -> int:
     r"""What the weights of one sequence occupy.
 
-    .. math:: \text{maps} \cdot L\, h\, n\, m \cdot \text{itemsize}
+    .. math:: \text{maps} \cdot N\, h\, n\, m \cdot \text{itemsize}
 
     Parameters
     ----------
-    n, m, heads, layers : queries, keys, h, L.
+    n, m, heads, layers : queries, keys, h, N.
     itemsize : bytes per number, 4 in float32.
     maps : how many arrays of that size are held at once: 1 for the weights alone, 2 with the scores.
 
