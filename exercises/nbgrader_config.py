@@ -7,6 +7,8 @@ from pathlib import Path
 root = Path(__file__).resolve().parent
 if str(root) not in sys.path:
     sys.path.insert(0, str(root))  # the preprocessors named below live in grading/
+from grading.validation import shorten  # noqa: E402
+
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # it calls alembic
 
 c = get_config()  # noqa: F821  (traitlets gives it to configuration files)
@@ -35,3 +37,7 @@ c.GenerateFeedback.preprocessors = [
     "grading.preprocessors.ForStudents",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
+
+# The Validate button: as many seconds a cell as the grader gives, and its messages in short.
+c.Execute.timeout = c.CarefulExecute.timeout
+shorten()

@@ -186,6 +186,23 @@ def test_page_in_a_browser(path, browser, address):
     assert wide <= 1, f"the page is {wide} px wider than a phone"
 
 
+HIDDEN = """() => [...document.querySelectorAll('article div.math')].filter(box => {
+    const formula = box.querySelector('mjx-container > mjx-math'), number = box.querySelector('.eqno');
+    if (!formula || !number) return false;
+    const [a, b] = [formula, number].map(e => e.getBoundingClientRect());
+    return a.right > b.left && Math.abs(a.top + a.height / 2 - b.top - b.height / 2) < 40;
+}).map(box => box.id)"""
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.parent.parent.name == "chapters"], ids=name)
+def test_no_formula_runs_into_its_number_on_a_desk(path, browser, address):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened(page, address + name(path))
+    hidden = page.evaluate(HIDDEN)
+    page.close()
+    assert hidden == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessibility(scheme, browser, address):
     """axe finds nothing on the page with the most to find."""

@@ -11,6 +11,7 @@ import nbformat
 import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.validator import Validator
 
 import toyset
 from battery import EXERCISES
@@ -355,6 +356,31 @@ def test_marks_given_by_hand_stand_while_the_answer_is_the_same(base, tmp_path):
     sent.write_text(json.dumps(fill(base, {"proof_text": "Second."})))
     command(arguments(tmp_path))
     assert marks(Course(tmp_path))["ada"]["to_mark"] == "2"
+
+
+def test_the_validate_button_tells_the_message_and_no_source(base, tmp_path):
+    toyset.write(tmp_path)
+    wrong = "def double(x):\n    return x"
+    warns = "import warnings\n\ndef square(x):\n    warnings.warn('slow')\n    return x * x"
+    path = tmp_path / "toy.ipynb"
+    path.write_text(json.dumps(fill(base, {"double_answer": wrong, "square_answer": warns})))
+    config = Course(tmp_path).config()  # which is read by the button as well, and changes what it says
+    failed = Validator(config=config).validate(str(path))["failed"]
+    assert [(row["source"], row["raw_error"]) for row in failed if "proof" not in row["source"]] == [
+        ("Exercise 1. Doubling (3 points)\ndouble_test-shown", "AssertionError: double(3) should be 6")
+    ]
+
+
+def test_the_feedback_page_names_the_exercises(base, tmp_path):
+    toyset.write(tmp_path)
+    sent = tmp_path / "submitted/ada/toy/toy.ipynb"
+    sent.parent.mkdir(parents=True)
+    sent.write_text(json.dumps(fill(base, {"square_answer": GOOD["square_answer"]})))
+    command(arguments(tmp_path))
+    page = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", (tmp_path / "feedback/ada/toy/toy.html").read_text("utf-8")))
+    page = page.replace("&nbsp;", " ")
+    assert "toy: 1 of 6 points Exercise 1. Doubling 0 of 3 shown 0/1, hidden 0/2 " in page
+    assert "Test cell" not in page
 
 
 def test_own_cells_stay_where_they_were(base):

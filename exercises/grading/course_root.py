@@ -6,13 +6,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
+import nbgrader
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
+from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import capture_log, temp_attrs
 from sqlalchemy.exc import SAWarning
 from traitlets.config.loader import PyFileConfigLoader
 
 HERE = Path(__file__).resolve().parent.parent
+NBGRADERS_TEMPLATES = Path(nbgrader.__file__).parent / "server_extensions" / "formgrader" / "templates"
 
 
 @contextmanager
@@ -37,6 +41,9 @@ class Course:
         config.CourseDirectory.root = str(self.root)
         config.CourseDirectory.db_url = self.db_url
         config.Exchange.root = str(self.root)  # none is used; nbgrader complains if it cannot write there
+        config.HTMLExporter.template_name = "student"  # not in the file, for formgrader's pages would take it too
+        config.HTMLExporter.template_file = "student.html.j2"
+        config.HTMLExporter.extra_template_basedirs = [str(HERE / "grading" / "templates"), str(NBGRADERS_TEMPLATES)]
         for step, folder in directories.items():  # relative to root: nbgrader makes a regular expression of it
             config.CourseDirectory[f"{step}_directory"] = str(folder.relative_to(self.root))
         for name, value in self.limits.items():
@@ -55,6 +62,14 @@ class Course:
         api.log.propagate = False
         api.log.handlers = []
         return api
+
+    def feedback(self, name, student):
+        """api().generate_feedback, which knows no template but nbgrader's, with the one of this course."""
+        api = self.api()
+        with temp_attrs(api.coursedir, assignment_id=name, student_id=student):
+            step = GenerateFeedback(coursedir=api.coursedir, parent=api)
+            step.force = True
+            return capture_log(step)
 
     @contextmanager
     def gradebook(self):

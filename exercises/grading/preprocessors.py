@@ -146,12 +146,64 @@ def hidden_lines(cell):
     return lines
 
 
+def titles(nb):
+    """Each cell, with the heading of the exercise in which it stands."""
+    title = ""
+    for cell in nb.cells:
+        if cell.cell_type == "markdown" and not cell.metadata.get("student") and not is_solution(cell):
+            heading = re.match(r"##\s+(.+)", cell.source)
+            title = heading[1].strip() if heading else title
+        yield cell, title
+
+
+def tests_of(nb):
+    """The execution counts of the tests."""
+    return {c.get("execution_count") for c in nb.cells if c.cell_type == "code" and is_grade(c)} - {None}
+
+
+def of_student(frame, tests):
+    """Is this part of a traceback about a line in one of the student's own cells?"""
+    found = re.match(r"\s*Cell In\[(\d+)\]", ANSI.sub("", frame))
+    return bool(found) and int(found.group(1)) not in tests
+
+
+def plain_error(output, tests, redact=lambda text: text):
+    """Keep of a traceback the student's own lines and the message."""
+    frames = [redact(ANSI.sub("", frame)) for frame in output.traceback if of_student(frame, tests)]
+    output.evalue = redact(output.evalue)
+    output.traceback = [*frames, f"{output.ename}: {output.evalue}"]
+
+
+def overview(nb):
+    """[{title, score, points, parts}] for the head of the feedback page: an exercise, and its tests as parts."""
+    rows = {}
+    for cell, title in titles(nb):
+        meta = cell.metadata.get("nbgrader", {})
+        if not is_grade(cell):
+            continue
+        exercise, _, name = meta["grade_id"].partition("_")
+        row = rows.setdefault(exercise, {"title": re.sub(r" \(\d+ points?\)$", "", title) or exercise, "parts": []})
+        label = "written answer" if cell.cell_type == "markdown" else name.removeprefix("test-").replace("-", " ")
+        row["parts"].append(
+            {
+                "id": meta["grade_id"],
+                "label": label,
+                "score": float(meta.get("score") or 0),
+                "points": float(meta.get("points") or 0),
+                "comment": bool(meta.get("comment")),
+            }
+        )
+    for row in rows.values():
+        row |= {key: sum(part[key] for part in row["parts"]) for key in ("score", "points")}
+    return list(rows.values())
+
+
 class ForStudents(NbGraderPreprocessor):
     """The copy that students receive: no hidden test, no line of one, no active HTML out of a student's notebook."""
 
     def preprocess(self, nb, resources):
         self.secret = {line.strip() for cell in nb.cells for line in hidden_lines(cell) if len(line.strip()) >= 12}
-        self.tests = {c.get("execution_count") for c in nb.cells if c.cell_type == "code" and is_grade(c)} - {None}
+        self.tests, resources["exercises"] = tests_of(nb), overview(nb)
         return super().preprocess(nb, resources)
 
     def preprocess_cell(self, cell, resources, index):
@@ -182,17 +234,10 @@ class ForStudents(NbGraderPreprocessor):
         if output.output_type == "stream":
             output.text = self._redact(output.text)
         elif output.output_type == "error":
-            frames = [self._redact(ANSI.sub("", frame)) for frame in output.traceback if self._of_student(frame)]
-            output.evalue = self._redact(output.evalue)
-            output.traceback = [*frames, f"{output.ename}: {output.evalue}"]
+            plain_error(output, self.tests, self._redact)
         elif "data" in output:
             kept = {k: v for k, v in output.data.items() if k in ("text/plain", "image/png", "image/jpeg")}
             if "text/plain" in kept:
                 kept["text/plain"] = self._redact(kept["text/plain"])
             output.data = kept
         return output
-
-    def _of_student(self, frame):
-        """Is this part of a traceback about a line in one of the student's own cells?"""
-        found = re.match(r"\s*Cell In\[(\d+)\]", ANSI.sub("", frame))
-        return bool(found) and int(found.group(1)) not in self.tests

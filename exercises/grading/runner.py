@@ -92,7 +92,7 @@ def grade_one(root, limits, name, student, feedback, pipe):
     with quiet():
         result = course.api(**folders).autograde(name, student, force=True, create=True)
         if result["success"] and feedback:
-            result = course.api().generate_feedback(name, student, force=True)
+            result = course.feedback(name, student)
     pipe.send((result["success"], "" if result["success"] else why(result)))
     pipe.close()
 
@@ -175,7 +175,7 @@ def fingerprint(course, name):
     here = Path(__file__).resolve().parent
     files = [
         *sorted((course.root / "source" / name).rglob("*")),
-        *sorted(here.glob("*.py")),
+        *sorted(path for path in here.rglob("*") if path.suffix in (".py", ".j2", ".json")),
         here.parent / "nbgrader_config.py",
     ]
     for file in files:
@@ -329,9 +329,9 @@ def grade_set(course, name, *, force=False, feedback=True, workers=2, progress=l
     ended = run_all(course, name, list(todo), feedback, workers, progress(list(todo))) if todo else {}
     for student, (row, intake, key) in todo.items():
         how, log, row.seconds = ended[student]
+        if marked[student] and (course.root / "autograded" / student / name / f"{name}.ipynb").exists():
+            let_stand(course, name, student, marked[student])  # also when the run failed, for the next one asks
         if how == "done":
-            if marked[student]:
-                let_stand(course, name, student, marked[student])
             path = course.root / "autograded" / student / name / f"{name}.ipynb"
             notes, row.messages = examine(path, intake.unanswered)
             notes = notes + intake.notes
@@ -356,7 +356,7 @@ def grade_set(course, name, *, force=False, feedback=True, workers=2, progress=l
 
     for student in stale:  # marked by hand since: the feedback shows it
         with quiet():
-            course.api().generate_feedback(name, student, force=True)
+            course.feedback(name, student)
     for row in rows:
         if row.state not in ("failed", "invalid-id", "misplaced") and row.student in students:
             read_marks(course, name, row, points)

@@ -195,8 +195,8 @@ def attention_chunked(
 
     Keys come in blocks :math:`B_1, B_2, \dots`; a running maximum, sum and output are corrected at each block.
 
-    .. math:: t' = \max(t, \max_{j\in B} S_{ij}),\quad z' = e^{t-t'}z + \sum_{j\in B} e^{S_{ij}-t'},\quad
-              a' = e^{t-t'}a + \sum_{j\in B} e^{S_{ij}-t'}V_j,\quad O_i = a/z
+    .. math:: t' &= \max(t, \max_{j\in B} S_{ij}),\qquad z' = e^{t-t'}z + \sum_{j\in B} e^{S_{ij}-t'},\\
+              a' &= e^{t-t'}a + \sum_{j\in B} e^{S_{ij}-t'}V_j,\qquad O_i = a/z
 
     Parameters
     ----------

@@ -146,8 +146,8 @@ def attention_chunked(
 ) -> Float[Array, "... n v"]:
     r"""Exact attention that holds n x chunk scores at a time.
 
-    .. math:: t' = \max(t, \max_{j\in B} S_{ij}),\quad z' = e^{t-t'}z + \sum_{j\in B} e^{S_{ij}-t'},\quad
-              a' = e^{t-t'}a + \sum_{j\in B} e^{S_{ij}-t'}V_j,\quad O_i = a/z
+    .. math:: t' &= \max(t, \max_{j\in B} S_{ij}),\qquad z' = e^{t-t'}z + \sum_{j\in B} e^{S_{ij}-t'},\\
+              a' &= e^{t-t'}a + \sum_{j\in B} e^{S_{ij}-t'}V_j,\qquad O_i = a/z
 
     Parameters, errors and source as in `attnmath.numpy.attention.attention_chunked`. Autograd keeps every block, so
     here only inference saves memory; the NumPy twin's vjp recomputes.
