@@ -74,9 +74,9 @@ def deaths(component, folder):
         for case in cases.CASES:
             if case.function == component:
                 try:
-                    witnesses.agree(case, np.random.default_rng(1))
+                    witnesses.check_agreement(case, np.random.default_rng(1))
                     if case.circumstance not in witnesses.NO_DIFFERENCE:
-                        witnesses.finite_difference(case, np.random.default_rng(1))
+                        witnesses.check_finite_difference(case, np.random.default_rng(1))
                 except Exception as error:  # an overflow warning is a death as good as a wrong value
                     errors.append(f"{case.id}: {type(error).__name__}: {error}")
     return errors

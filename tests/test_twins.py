@@ -23,7 +23,7 @@ HELPERS = {"split_heads", "merge_heads"}  # reshapes; seen by every case of mult
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_twin_and_torch_agree_forward_and_backward(case, rng):
-    witnesses.agree(case, rng)
+    witnesses.check_agreement(case, rng)
 
 
 SMOOTH = [case for case in CASES if case.circumstance not in witnesses.NO_DIFFERENCE]
@@ -31,7 +31,7 @@ SMOOTH = [case for case in CASES if case.circumstance not in witnesses.NO_DIFFER
 
 @pytest.mark.parametrize("case", SMOOTH, ids=lambda case: case.id)
 def test_finite_difference(case, rng):
-    witnesses.finite_difference(case, rng)
+    witnesses.check_finite_difference(case, rng)
 
 
 # Squares of the largest inputs lie beyond float16's largest number, 65504.

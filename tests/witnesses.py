@@ -21,7 +21,7 @@ def gradients(y, dy, leaves):
     return tuple(map_tree(lambda X: torch.zeros_like(X) if X.grad is None else X.grad, leaf) for leaf in leaves)
 
 
-def agree(case, rng):
+def check_agreement(case, rng):
     """By hand, the twin and torch's own agree, forward and backward, for a random cotangent."""
     args = case.args(rng)
     y, vjp = case.call(an, *args)
@@ -41,6 +41,6 @@ def agree(case, rng):
         )
 
 
-def finite_difference(case, rng):
+def check_finite_difference(case, rng):
     """By hand and a finite difference agree, argument by argument."""
     check_vjp(lambda *args: case.call(an, *args), *case.args(rng), rng=rng)
