@@ -27,7 +27,7 @@ FAULTS = [
     ("numpy/scores.py", "c * (T(dS) @ Q)", "T(dS) @ Q", "scaled_dot_score"),
     ("numpy/scores.py", "dS @ K @ W.T", "dS @ K @ W.T / 2", "multiplicative_score"),
     ("numpy/scores.py", "(1 - H * H)", "(1 - H)", "additive_score"),
-    ("numpy/attention.py", "S = np.where(mask, S,", "S = np.where(~mask, S,", "attention"),
+    ("numpy/attention.py", "else np.where(mask, S,", "else np.where(~mask, S,", "attention"),
     ("numpy/attention.py", "dV = T(P) @ dO  # eq", "dV = P.sum(-2)[..., None] * dO.mean(-2, keepdims=True)  # eq", "attention"),
     ("numpy/attention.py", "shrink * z + E.sum", "z + E.sum", "attention_chunked"),
     ("numpy/attention.py", "@ T(V[..., block, :]) - row)", "@ T(V[..., block, :]))", "attention_chunked"),

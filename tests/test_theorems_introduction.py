@@ -57,17 +57,14 @@ def test_a_network_that_amplifies_forgets_at_its_fixed_point(u):
 
 
 @pytest.mark.claim("lem-counting")
-def test_two_sequences_share_a_state_when_bits_are_short():
-    """A map from 4 binary symbols to a state of 2 x 1 bit, here a rounded recurrent state, has collisions."""
-    sequences = np.array(list(itertools.product([-1.0, 1.0], repeat=4)))[..., None]
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        W, U = rng.standard_normal((1, 2)), rng.standard_normal((2, 2))
-        H, _ = an.rnn(sequences, np.zeros((16, 2)), W, U, np.zeros(2))
-        states = {tuple(row) for row in H[:, -1] > 0}  # h b = 2 bits, n log2 s = 4
-        assert len(states) <= 2**2 < len(sequences)
-    # the bound is sharp: with h b = n log2 s a state may hold all of them, here the symbols themselves
-    assert len({tuple(row) for row in sequences[..., 0] > 0}) == 2**4
+@pytest.mark.parametrize(
+    ("s", "n", "bits"), [(2, 1, 1), (2, 2, 1), (2, 2, 2), (3, 1, 1), (3, 1, 2), (4, 1, 1), (4, 1, 2)]
+)
+def test_a_code_exists_exactly_if_there_are_bits_enough(s, n, bits):
+    """Over all maps from sequences to states: one without a collision exists if and only if h b >= n log2 s."""
+    codes = itertools.product(range(2**bits), repeat=s**n)
+    recoverable = any(len(set(code)) == s**n for code in codes)
+    assert recoverable == (bits >= n * np.log2(s))
 
 
 @pytest.mark.claim("lem-linear-memory")
@@ -85,6 +82,9 @@ def test_a_linear_reader_gets_at_most_one_number_per_number(rng):
         assert r2.sum() <= min(width, 8) + 1e-9
         totals.append(r2.sum())
     assert totals[0] > 0.5 and totals[-1] > 4, "and networks use much of it"
+    kept = X[:, :3] - X[:, :3].mean(0)  # a state of the first three numbers attains the bound
+    fit = kept @ np.linalg.lstsq(kept, X, rcond=None)[0]
+    compare((fit**2).mean(0).sum(), 3.0, name="the sum of R² of three kept numbers", atol=1e-9)
 
 
 @pytest.mark.claim("lem-direct-path")

@@ -11,6 +11,11 @@ from attnmath.numpy.softmax import softmax
 from attnmath.numpy.types import Array, T, Vjp, sum_to
 
 
+def _allow(S, mask):
+    """Scores with -inf where the mask is False."""
+    return S if mask is True else np.where(mask, S, np.asarray(-np.inf, S.dtype))
+
+
 def attention_weights(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... m k"],
@@ -53,8 +58,7 @@ def attention_weights(
     _require.nonempty("K", K.shape, -2, sizes["m"], "key")
     S, score_vjp = scaled_dot_score(Q, K)
     _require.mask(mask, S.shape)
-    if mask is not True:
-        S = np.where(mask, S, np.asarray(-np.inf, S.dtype))  # eq:masked-scores
+    S = _allow(S, mask)  # eq:masked-scores
     P, softmax_vjp = softmax(S, empty_rows=empty_rows)  # eq:attention-weights
 
     def vjp(dP):
@@ -167,9 +171,7 @@ def general_attention(
     S, score_vjp = score(Q, K, *score_params)  # eq:general-scores
     _require.shapes(Q=(Q, "... n q"), K=(K, "... m k"), **{"score(Q, K)": (S, "... n m")})
     _require.mask(mask, S.shape)
-    if mask is not True:
-        S = np.where(mask, S, np.asarray(-np.inf, S.dtype))
-    P, softmax_vjp = softmax(S, empty_rows=empty_rows)  # eq:general-weights
+    P, softmax_vjp = softmax(_allow(S, mask), empty_rows=empty_rows)  # eq:general-weights
     G, transform_vjp = (V, lambda dG: (dG,)) if transform is None else transform(V, *transform_params)
     O = P @ G  # eq:general-output
 
@@ -236,8 +238,7 @@ def attention_chunked(
     c = sizes["k"] ** -0.5
 
     def scores(block):
-        S = c * (Q @ T(K[..., block, :]))
-        return S if mask is True else np.where(mask[..., block], S, np.asarray(-np.inf, S.dtype))
+        return _allow(c * (Q @ T(K[..., block, :])), mask if mask is True else mask[..., block])
 
     t = np.full((*Q.shape[:-1], 1), -np.inf, Q.dtype)
     z, a = np.zeros_like(t), np.zeros((*Q.shape[:-1], sizes["v"]), Q.dtype)
