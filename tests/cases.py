@@ -61,6 +61,10 @@ IDS[0, :2] = 4  # an id that occurs twice
 PADDING = np.arange(M) < np.array([M, 1, 2, M, 3, 4, M, M, 1, 2, 3, 4, M])[:, None]
 
 
+GROUPED = shapes.attention_shapes(D, 6, 2, K, V)  # six query heads, two of keys; input widths D, A and V
+GROUPED["key"]["weight"], GROUPED["value"]["weight"] = (A, 2 * K), (V, 2 * V)
+
+
 def sdpa(Q, K, V, mask=None):
     mask = None if mask is None else torch.from_numpy(mask)
     return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask)
@@ -84,6 +88,23 @@ def mha(Q, K, V, params, mask=None):
     padding = None if mask is None else ~torch.from_numpy(mask[:, 0, 0])
     options = {"key_padding_mask": padding, "need_weights": False}
     return torch.func.functional_call(module, weights, (Q, K, V), options)[0]
+
+
+def grouped_reference(Q, K, V, params, heads, groups):
+    """Grouped-query attention by PyTorch's own grouping."""
+
+    def project(name, X, count):
+        return F.linear(X, params[name]["weight"].T, params[name]["bias"]).unflatten(-1, (count, -1)).transpose(-2, -3)
+
+    q, k, v = (project(*a) for a in (("query", Q, heads), ("key", K, groups), ("value", V, groups)))
+    H = F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(-2, -3).flatten(-2)
+    return F.linear(H, params["output"]["weight"].T, params["output"]["bias"])
+
+
+def conv_reference(X, W, b, dilation=1):
+    """`F.conv1d`, which counts its taps from the far end, on an input padded on the left."""
+    past = F.pad(X.transpose(-1, -2), ((len(W) - 1) * dilation, 0))
+    return F.conv1d(past, W.flip(0).permute(2, 1, 0), b, dilation=dilation).transpose(-1, -2)
 
 
 def torch_encoder_layer(X, params):
@@ -397,6 +418,62 @@ CASES = [
         lambda X, p: mha(X, X, X, p),
     ),
     Case(
+        "multi_head_attention",
+        "grouped",
+        tree((B, N, D), (B, M, A), (B, M, V), GROUPED),
+        lambda w, *a: w.multi_head_attention(*a, 6, key_heads=2),
+        lambda *a: grouped_reference(*a, 6, 2),
+    ),
+    Case(
+        "multi_head_attention",
+        "multi-query",
+        tree((N, D), (M, D), (M, D), shapes.attention_shapes(D, HEADS, 1)),
+        lambda w, *a: w.multi_head_attention(*a, HEADS, key_heads=1),
+        lambda *a: grouped_reference(*a, HEADS, 1),
+    ),
+    Case(
+        "multi_head_attention",
+        "shared-keys",
+        tree((B, N, D), (M, D), (M, D), shapes.attention_shapes(D)),
+        lambda w, *a: w.multi_head_attention(*a, HEADS),
+        lambda Q, K, V, p: mha(Q, K.expand(B, -1, -1), V.expand(B, -1, -1), p),
+    ),
+    Case(
+        "multi_head_sum",
+        "plain",
+        tree((B, N, D), (B, M, D), (B, M, D), shapes.attention_shapes(D)),
+        lambda w, *a: w.multi_head_sum(*a, HEADS),
+        mha,
+    ),
+    Case(
+        "multi_head_sum",
+        "padded",
+        tree((B, N, D), (B, M, D), (B, M, D), shapes.attention_shapes(D)),
+        lambda w, *a: w.multi_head_sum(*a, HEADS, const(w, KEYS)),
+        lambda *a: mha(*a, KEYS),
+    ),
+    Case(
+        "multi_head_sum",
+        "grouped",
+        tree((B, N, D), (B, M, A), (B, M, V), GROUPED),
+        lambda w, *a: w.multi_head_sum(*a, 6, key_heads=2),
+        lambda *a: grouped_reference(*a, 6, 2),
+    ),
+    Case(
+        "self_attention",
+        "plain",
+        draw((B, N, D), (D, K), (D, K), (D, V)),
+        lambda w, *a: w.self_attention(*a),
+        lambda X, Wq, Wk, Wv: sdpa(X @ Wq, X @ Wk, X @ Wv),
+    ),
+    Case(
+        "self_attention",
+        "causal",
+        draw((B, M, D), (D, K), (D, K), (D, V)),
+        lambda w, *a: w.self_attention(*a, w.causal_mask(M)),
+        lambda X, Wq, Wk, Wv: F.scaled_dot_product_attention(X @ Wq, X @ Wk, X @ Wv, is_causal=True),
+    ),
+    Case(
         "encoder_layer",
         "plain",
         tree((B, N, D), shapes.encoder_layer_shapes(D, FF)),
@@ -458,5 +535,40 @@ CASES = [
         lambda rng: tuple(0.5 * X for X in draw((B, N, K), (B, A), (K, A), (A, A), (A,))(rng)),
         lambda w, *a: w.rnn(*a),
         rnn_reference,
+    ),
+    Case(
+        "causal_conv",
+        "plain",
+        draw((B, M, K), (3, K, A), (A,)),
+        lambda w, *a: w.causal_conv(*a),
+        conv_reference,
+    ),
+    Case(
+        "causal_conv",
+        "dilated",
+        draw((B, M, K), (3, K, A), (A,)),
+        lambda w, *a: w.causal_conv(*a, 2),
+        lambda *a: conv_reference(*a, 2),
+    ),
+    Case(
+        "causal_conv",
+        "longer-than-the-input",
+        draw((N, K), (2, K, A), (A,)),
+        lambda w, *a: w.causal_conv(*a, 4),
+        lambda *a: conv_reference(*a, 4),
+    ),
+    Case(
+        "softmax_entropy",
+        "plain",
+        normal(B, N, M),
+        lambda w, S: w.softmax_entropy(S),
+        lambda S: torch.distributions.Categorical(logits=S).entropy(),
+    ),
+    Case(
+        "softmax_entropy",
+        "huge",
+        normal(N, M, scale=1e4),
+        lambda w, S: w.softmax_entropy(S),
+        lambda S: torch.distributions.Categorical(logits=S).entropy(),
     ),
 ]

@@ -18,7 +18,9 @@ from attnmath.tree import map_tree
 from cases import CASES
 
 NAMES = [case.id for case in CASES]
-HELPERS = {"split_heads", "merge_heads"}  # reshapes; seen by every case of multi_head_attention
+# reshapes, seen by every case of multi_head_attention; masks and checkpoint, which have no gradient of their own
+HELPERS = {"split_heads", "merge_heads", "share_heads", "checkpoint"}
+HELPERS |= {"additive_mask", "causal_mask", "padding_mask", "window_mask"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)

@@ -143,3 +143,46 @@ def token_ids(ids, vocabulary):
         raise ValueError(
             f"ids[{', '.join(map(str, where))}] = {int(ids[where])} is outside the vocabulary of {vocabulary} tokens"
         )
+
+
+def causal_sizes(n, m):
+    """At least one query, and a key for the first of them."""
+    if not 1 <= n <= m:
+        raise ValueError(
+            f"n = {n} queries and m = {m} keys; a causal mask needs 1 <= n <= m, because the last query sees the last "
+            "key and each earlier one a key less: give at least as many keys as queries"
+        )
+
+
+def lengths(lengths, m):
+    """Lengths of sequences are integers from 1 to m; returns m."""
+    if "int" not in str(getattr(lengths, "dtype", None)) or len(lengths.shape) != 1:
+        raise ValueError(f"lengths is {lengths!r}; expected a one-dimensional array of integers, tokens per sequence")
+    m = int(lengths.max()) if m is None and len(lengths) else m
+    if m is None or not bool(((lengths >= 1) & (lengths <= m)).all()):
+        raise ValueError(f"lengths is {lengths.tolist()}; each must lie between 1 and m = {m}")
+    return m
+
+
+def head_sizes(params, heads, key_heads):
+    """The columns of the projections fall into heads. Returns the number of key-value heads."""
+    names = ("query", "key", "value", "output")
+    if not isinstance(params, dict) or set(params) != set(names):
+        raise ValueError(f"params is {type(params).__name__} {sorted(params)}; expected a dict with keys {list(names)}")
+    width = {name: params[name]["weight"].shape[-1] for name in names[:3]}
+    divides(heads, width["query"], "params['query']")
+    g = heads if key_heads is None else key_heads
+    if not isinstance(g, int) or g < 1 or heads % g:
+        raise ValueError(f"key_heads is {key_heads!r}; it must be a positive integer that divides heads = {heads}")
+    k = width["query"] // heads
+    if width["key"] != g * k:
+        raise ValueError(
+            f"params['key'] has width {width['key']}; expected {g} heads of the query heads' width {k}, {g * k}"
+        )
+    divides(g, width["value"], "params['value']")
+    rows, v = params["output"]["weight"].shape[0], width["value"] // g
+    if rows != heads * v:
+        raise ValueError(
+            f"params['output'] has {rows} rows; expected {heads} heads of the values' width {v}, {heads * v}"
+        )
+    return g

@@ -13,9 +13,21 @@ def norm_shapes(d: int) -> dict:
     return {"gain": (d,), "bias": (d,)}
 
 
-def attention_shapes(d: int) -> dict:
-    """Multi-head attention of width d: the projections of all heads side by side."""
-    return {name: linear_shapes(d, d) for name in ("query", "key", "value", "output")}
+def attention_shapes(
+    d: int, heads: int = 1, key_heads: int | None = None, k: int | None = None, v: int | None = None
+) -> dict:
+    """Multi-head attention of width d: the projections of all heads side by side.
+
+    Keys and values have ``key_heads`` heads (None: as many as queries), of width k and v (None: d / heads).
+    """
+    g = heads if key_heads is None else key_heads
+    k, v = d // heads if k is None else k, d // heads if v is None else v
+    return {
+        "query": linear_shapes(d, heads * k),
+        "key": linear_shapes(d, g * k),
+        "value": linear_shapes(d, g * v),
+        "output": linear_shapes(heads * v, d),
+    }
 
 
 def feed_forward_shapes(d: int, f: int) -> dict:

@@ -1,11 +1,14 @@
-"""Multi-head attention with the projections of all heads side by side in one matrix."""
+"""Multi-head attention: the readable sum over heads, and the fused form with all heads side by side in one matrix."""
 
+import numpy as np
 from jaxtyping import Bool, Float
 
 from attnmath import _require
-from attnmath.numpy.attention import attention_weights
+from attnmath.numpy.attention import attention, attention_weights
 from attnmath.numpy.layers import linear
 from attnmath.numpy.types import Array, T, Vjp, sum_to
+
+INPUTS = ("query", "key", "value")
 
 
 def split_heads(X: Float[Array, "... n d"], heads: int) -> Float[Array, "... h n k"]:
@@ -19,17 +22,28 @@ def merge_heads(X: Float[Array, "... h n k"]) -> Float[Array, "... n d"]:
     return X.reshape(*X.shape[:-2], -1)
 
 
+def share_heads(X: Float[Array, "... g m k"], times: int) -> Float[Array, "... h m k"]:
+    """Repeat each key or value head for the queries of its group: (..., g, m, k) to (..., g times, m, k)."""
+    return X if times == 1 else np.repeat(X, times, -3)  # eq:grouped-heads
+
+
+def _unshare(dX, times):
+    """The transpose of `share_heads`: a head used several times receives the sum of the cotangents."""
+    return dX if times == 1 else dX.reshape(*dX.shape[:-3], -1, times, *dX.shape[-2:]).sum(-3)  # eq:grouped-heads-vjp
+
+
 def multi_head_attention(
     Q: Float[Array, "... n d"],
-    K: Float[Array, "... m d"],
-    V: Float[Array, "... m d"],
+    K: Float[Array, "... m e"],
+    V: Float[Array, "... m c"],
     params: dict,
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
     *,
+    key_heads: int | None = None,
     empty_rows: str = "error",
     record: dict | None = None,
-) -> tuple[Float[Array, "... n d"], Vjp]:
+) -> tuple[Float[Array, "... n o"], Vjp]:
     r"""Attention in h subspaces at once.
 
     .. math:: O = [H_1, \dots, H_h] W_o + b_o,\qquad
@@ -37,31 +51,32 @@ def multi_head_attention(
 
     Parameters
     ----------
-    Q, K, V : (..., n, d), (..., m, d), (..., m, d); self-attention passes one array three times.
-    params : ``{"query", "key", "value", "output"}``, each ``{"weight" (d, d), "bias" (d,)}``; the columns
-        ``i k, …, (i + 1) k - 1`` of the first three belong to head i, with k = d / h.
-    heads : h, divides d.
+    Q, K, V : (..., n, d), (..., m, e), (..., m, c); self-attention passes one array three times.
+    params : ``{"query", "key", "value", "output"}``, each ``{"weight", "bias"}``, of the widths (d, h k), (e, g k),
+        (c, g v), (h v, o), see `attnmath.shapes.attention_shapes`; head i has the columns ``i k, …, (i + 1) k - 1``.
+    heads : h.
     mask : boolean, broadcasts to (..., h, n, m); True = may attend. A padding mask of a batch is (b, 1, 1, m).
+    key_heads : g, divides h: as many heads for keys and values, each shared by h / g query heads. None is h, multi-head
+        attention; 1 is multi-query attention; between them lies grouped-query attention.
     empty_rows : a query that may attend to nothing is an ``"error"``, or gets zeros from each head with ``"zero"``.
     record : a dict that receives ``"weights"``, P (..., h, n, m).
 
     Returns
     -------
-    O : (..., n, d).
+    O : (..., n, o).
     vjp : dO -> (dQ, dK, dV, dparams).
 
     Raises
     ------
     ValueError
-        If heads does not divide d, shapes or dtypes disagree, or the mask is wrong.
+        If heads do not divide the widths, shapes or dtypes disagree, or the mask is wrong.
 
     References
     ----------
-    Vaswani et al. (2017), section 3.2.2. Appendix B, eq:multi-head.
+    Vaswani et al. (2017), section 3.2.2; Ainslie et al. (2023) for g < h. Chapter 4, eq:multi-head.
 
     Examples
     --------
-    >>> import numpy as np
     >>> one = {"weight": np.eye(2), "bias": np.zeros(2)}
     >>> X = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> O, vjp = multi_head_attention(X, X, X, dict.fromkeys(["query", "key", "value", "output"], one), heads=2)
@@ -69,13 +84,13 @@ def multi_head_attention(
     array([[0.731, 0.5  ],
            [0.5  , 0.731]])
     """
-    sizes = _require.shapes(Q=(Q, "... n d"), K=(K, "... m d"), V=(V, "... m d"))
-    _require.divides(heads, sizes["d"], "Q")
-    inputs = {"query": Q, "key": K, "value": V}
+    _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
+    g = _require.head_sizes(params, heads, key_heads)
+    inputs, counts = dict(zip(INPUTS, (Q, K, V), strict=True)), {"query": heads, "key": g, "value": g}
     projected, vjps = {}, {}
     for name, X in inputs.items():
         Y, vjps[name] = linear(X, params[name]["weight"], params[name]["bias"])
-        projected[name] = split_heads(Y, heads)
+        projected[name] = share_heads(split_heads(Y, counts[name]), heads // counts[name])
     P, weights_vjp = attention_weights(projected["query"], projected["key"], mask, empty_rows=empty_rows)
     if record is not None:
         record["weights"] = P
@@ -85,13 +100,96 @@ def multi_head_attention(
     def vjp(dO):
         dH, *doutput = vjps["output"](dO)
         dH = split_heads(dH, heads)
-        dheads = {"value": sum_to(T(P) @ dH, projected["value"].shape)}
+        dheads = {"value": sum_to(T(P) @ dH, projected["value"].shape)}  # eq:multi-head-vjp
         dheads["query"], dheads["key"] = weights_vjp(dH @ T(projected["value"]))
         dinputs, dparams = [], {"output": dict(zip(("weight", "bias"), doutput, strict=True))}
-        for name in inputs:
-            dX, dW, db = vjps[name](merge_heads(dheads[name]))
+        for name in INPUTS:
+            dY = merge_heads(_unshare(dheads[name], heads // counts[name]))
+            dX, dW, db = vjps[name](dY)
             dinputs.append(dX)
             dparams[name] = {"weight": dW, "bias": db}
+        return *dinputs, dparams
+
+    return O, vjp
+
+
+def multi_head_sum(
+    Q: Float[Array, "... n d"],
+    K: Float[Array, "... m e"],
+    V: Float[Array, "... m c"],
+    params: dict,
+    heads: int,
+    mask: Bool[Array, "..."] | bool = True,
+    *,
+    key_heads: int | None = None,
+    empty_rows: str = "error",
+) -> tuple[Float[Array, "... n o"], Vjp]:
+    r"""Multi-head attention as its definition reads: one head after the other, each with its own small matrices.
+
+    .. math:: O = \sum_{i=1}^{h} H_i W_o^i + b_o,\qquad
+              H_i = \operatorname{attention}(Q W_q^i + b_q^i,\; K W_k^i + b_k^i,\; V W_v^i + b_v^i)
+
+    Parameters
+    ----------
+    Q, K, V, params, heads, mask, key_heads, empty_rows : as in `multi_head_attention`.
+
+    Returns
+    -------
+    O : (..., n, o), equal to `multi_head_attention`'s up to rounding.
+    vjp : dO -> (dQ, dK, dV, dparams).
+
+    Raises
+    ------
+    ValueError
+        As `multi_head_attention`.
+
+    References
+    ----------
+    Chapter 4, eq:multi-head-sum.
+
+    Examples
+    --------
+    >>> one = {"weight": np.eye(2), "bias": np.zeros(2)}
+    >>> X = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> O, vjp = multi_head_sum(X, X, X, dict.fromkeys(["query", "key", "value", "output"], one), heads=2)
+    >>> O.round(3)
+    array([[0.731, 0.5  ],
+           [0.5  , 0.731]])
+    """
+    sizes = _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
+    g = _require.head_sizes(params, heads, key_heads)
+    _require.mask(mask, (*sizes["..."], heads, sizes["n"], sizes["m"]))
+    counts = dict(zip(INPUTS, (heads, g, g), strict=True))
+    Wo = params["output"]["weight"].reshape(heads, -1, params["output"]["weight"].shape[-1])
+    O, pieces = params["output"]["bias"], []
+    for i in range(heads):
+        mine, vjps, projected = {}, [], []
+        for name, X in zip(INPUTS, (Q, K, V), strict=True):
+            k = params[name]["weight"].shape[-1] // counts[name]
+            j = i * counts[name] // heads  # the key head of query head i
+            mine[name] = slice(j * k, (j + 1) * k)
+            Y, vjp = linear(X, params[name]["weight"][:, mine[name]], params[name]["bias"][mine[name]])
+            projected.append(Y)
+            vjps.append(vjp)
+        of_head = (
+            mask if mask is True or mask is False or mask.ndim < 3 else mask[..., min(i, mask.shape[-3] - 1), :, :]
+        )
+        H, head_vjp = attention(*projected, of_head, empty_rows=empty_rows)
+        O = O + H @ Wo[i]  # eq:multi-head-sum
+        pieces.append((mine, vjps, H, head_vjp))
+
+    def vjp(dO):
+        dinputs = [np.zeros_like(X) for X in (Q, K, V)]
+        dparams = {name: {leaf: np.zeros_like(X) for leaf, X in p.items()} for name, p in params.items()}
+        dWo = dparams["output"]["weight"].reshape(Wo.shape)
+        dparams["output"]["bias"] += sum_to(dO, dO.shape[-1:])
+        for i, (mine, vjps, H, head_vjp) in enumerate(pieces):
+            dWo[i] = sum_to(T(H) @ dO, Wo[i].shape)
+            for a, (name, dY) in enumerate(zip(INPUTS, head_vjp(dO @ Wo[i].T), strict=True)):
+                dX, dW, db = vjps[a](dY)
+                dinputs[a] += dX
+                dparams[name]["weight"][:, mine[name]] += dW
+                dparams[name]["bias"][mine[name]] += db
         return *dinputs, dparams
 
     return O, vjp

@@ -150,3 +150,44 @@ def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> tuple[Flo
         return (dlogP - np.exp(logP) * dlogP.sum(-1, keepdims=True)) / temperature  # eq:log-softmax-vjp
 
     return logP, vjp
+
+
+def softmax_entropy(S: Float[Array, "... m"]) -> tuple[Float[Array, "..."], Vjp]:
+    r"""How spread out the softmax of each row of scores is.
+
+    .. math:: H_i = -\sum_j P_{ij}\log P_{ij} = \log\sum_j e^{S_{ij}} - \sum_j P_{ij} S_{ij},\qquad
+              P = \operatorname{softmax}(S)
+
+    Parameters
+    ----------
+    S : (..., m) scores in nats; an entry of ``-inf`` counts as a key that is not there.
+
+    Returns
+    -------
+    H : (...) nats, from 0 (one key) to :math:`\log m` (all alike); :math:`e^H` is an effective number of keys.
+    vjp : dH -> dS.
+
+    Raises
+    ------
+    ValueError
+        If S is not floating point, its last axis is empty, or a row holds ``-inf`` only.
+
+    References
+    ----------
+    Shannon (1948), section 6. Chapter 3, eq:softmax-entropy. `attnmath.patterns.entropy` takes the weights instead.
+
+    Examples
+    --------
+    >>> H, vjp = softmax_entropy(np.zeros((1, 4)))
+    >>> np.exp(H).round(12)
+    array([4.])
+    """
+    logP = log_softmax(S)[0]
+    P = np.exp(logP)
+    information = -np.where(P == 0, 0, logP).astype(S.dtype)  # 0 log 0 = 0
+    H = (P * information).sum(-1)  # eq:softmax-entropy
+
+    def vjp(dH):
+        return dH[..., None] * P * (information - H[..., None])  # eq:softmax-entropy-vjp
+
+    return H, vjp

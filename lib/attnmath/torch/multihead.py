@@ -1,10 +1,10 @@
-"""Multi-head attention with the projections of all heads side by side in one matrix."""
+"""Multi-head attention: the readable sum over heads, and the fused form with all heads side by side in one matrix."""
 
 import torch
 from jaxtyping import Bool, Float
 
 from attnmath import _require, shapes
-from attnmath.torch.attention import attention_fused, attention_weights
+from attnmath.torch.attention import attention, attention_fused, attention_weights
 from attnmath.torch.layers import linear
 from attnmath.torch.modules import ParamTree
 from attnmath.torch.types import Array
@@ -20,17 +20,23 @@ def merge_heads(X: Float[Array, "... h n k"]) -> Float[Array, "... n d"]:
     return X.transpose(-2, -3).flatten(-2)
 
 
+def share_heads(X: Float[Array, "... g m k"], times: int) -> Float[Array, "... h m k"]:
+    """Repeat each key or value head for the queries of its group: (..., g, m, k) to (..., g times, m, k)."""
+    return X if times == 1 else X.repeat_interleave(times, -3)  # eq:grouped-heads
+
+
 def multi_head_attention(
     Q: Float[Array, "... n d"],
-    K: Float[Array, "... m d"],
-    V: Float[Array, "... m d"],
+    K: Float[Array, "... m e"],
+    V: Float[Array, "... m c"],
     params: dict,
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
     *,
+    key_heads: int | None = None,
     empty_rows: str = "error",
     record: dict | None = None,
-) -> Float[Array, "... n d"]:
+) -> Float[Array, "... n o"]:
     r"""Attention in h subspaces at once.
 
     .. math:: O = [H_1, \dots, H_h] W_o + b_o,\qquad
@@ -47,11 +53,11 @@ def multi_head_attention(
     tensor([[0.7311, 0.5000],
             [0.5000, 0.7311]])
     """
-    sizes = _require.shapes(Q=(Q, "... n d"), K=(K, "... m d"), V=(V, "... m d"))
-    _require.divides(heads, sizes["d"], "Q")
+    _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
+    g = _require.head_sizes(params, heads, key_heads)
     q, k, v = (
-        split_heads(linear(X, params[name]["weight"], params[name]["bias"]), heads)
-        for name, X in (("query", Q), ("key", K), ("value", V))
+        share_heads(split_heads(linear(X, params[name]["weight"], params[name]["bias"]), count), heads // count)
+        for name, X, count in (("query", Q, heads), ("key", K, g), ("value", V, g))
     )
     if record is None:
         H = attention_fused(q, k, v, mask, empty_rows=empty_rows)  # eq:head
@@ -61,13 +67,58 @@ def multi_head_attention(
     return linear(merge_heads(H), params["output"]["weight"], params["output"]["bias"])  # eq:multi-head
 
 
+def multi_head_sum(
+    Q: Float[Array, "... n d"],
+    K: Float[Array, "... m e"],
+    V: Float[Array, "... m c"],
+    params: dict,
+    heads: int,
+    mask: Bool[Array, "..."] | bool = True,
+    *,
+    key_heads: int | None = None,
+    empty_rows: str = "error",
+) -> Float[Array, "... n o"]:
+    r"""Multi-head attention as its definition reads: one head after the other, each with its own small matrices.
+
+    .. math:: O = \sum_{i=1}^{h} H_i W_o^i + b_o,\qquad
+              H_i = \operatorname{attention}(Q W_q^i + b_q^i,\; K W_k^i + b_k^i,\; V W_v^i + b_v^i)
+
+    Parameters, errors and source as in `attnmath.numpy.multihead.multi_head_sum`.
+
+    Examples
+    --------
+    >>> one = {"weight": torch.eye(2), "bias": torch.zeros(2)}
+    >>> X = torch.eye(2)
+    >>> multi_head_sum(X, X, X, dict.fromkeys(["query", "key", "value", "output"], one), heads=2)
+    tensor([[0.7311, 0.5000],
+            [0.5000, 0.7311]])
+    """
+    sizes = _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
+    g = _require.head_sizes(params, heads, key_heads)
+    _require.mask(mask, (*sizes["..."], heads, sizes["n"], sizes["m"]))
+    Wo = params["output"]["weight"].unflatten(0, (heads, -1))
+    O = params["output"]["bias"]
+    for i in range(heads):
+        projected = []
+        for name, X, count in (("query", Q, heads), ("key", K, g), ("value", V, g)):
+            weight, bias = params[name]["weight"], params[name]["bias"]
+            j = i * count // heads  # the key head of query head i
+            projected.append(linear(X, weight.chunk(count, -1)[j], bias.chunk(count)[j]))
+        of_head = (
+            mask if mask is True or mask is False or mask.ndim < 3 else mask[..., min(i, mask.shape[-3] - 1), :, :]
+        )
+        H = attention(*projected, of_head, empty_rows=empty_rows)
+        O = O + H @ Wo[i]  # eq:multi-head-sum
+    return O
+
+
 class MultiHeadAttention(ParamTree):
     """`multi_head_attention` that holds its parameters."""
 
-    def __init__(self, d: int, heads: int):
+    def __init__(self, d: int, heads: int, key_heads: int | None = None):
         _require.divides(heads, d, "the module")
-        super().__init__(shapes.attention_shapes(d))
-        self.heads = heads
+        super().__init__(shapes.attention_shapes(d, heads, key_heads))
+        self.heads, self.key_heads = heads, key_heads
 
     def forward(self, Q, K, V, mask: torch.Tensor | bool = True, **options):
-        return multi_head_attention(Q, K, V, self.tree(), self.heads, mask, **options)
+        return multi_head_attention(Q, K, V, self.tree(), self.heads, mask, key_heads=self.key_heads, **options)

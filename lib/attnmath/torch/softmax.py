@@ -78,3 +78,21 @@ def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> Float[Arr
         if empty.any():
             _require.no_empty_row(tuple(empty.nonzero()[0].tolist()), "softmax(…, empty_rows='zero')")
     return torch.log_softmax(_cooled(S, temperature), -1)  # eq:log-softmax
+
+
+def softmax_entropy(S: Float[Array, "... m"]) -> Float[Array, "..."]:
+    r"""How spread out the softmax of each row of scores is.
+
+    .. math:: H_i = -\sum_j P_{ij}\log P_{ij} = \log\sum_j e^{S_{ij}} - \sum_j P_{ij} S_{ij},\qquad
+              P = \operatorname{softmax}(S)
+
+    Parameters, errors and source as in `attnmath.numpy.softmax.softmax_entropy`.
+
+    Examples
+    --------
+    >>> softmax_entropy(torch.zeros(1, 4)).exp()
+    tensor([4.])
+    """
+    logP = log_softmax(S)
+    # the weight of -inf is 0; its logarithm is made finite before the product, so that no nan enters the backward pass
+    return -(logP.exp() * logP.masked_fill(torch.isneginf(logP), 0)).sum(-1)  # eq:softmax-entropy
