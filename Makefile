@@ -45,9 +45,8 @@ release: $(READY)  ## write the students' versions of the problem sets (SET=…)
 grade: $(READY)  ## grade what lies in exercises/submitted (SET=…)
 	@$(COURSE) grade $(SET)
 
-bench: $(READY)  ## time the library
-	@if ls tests/bench/test_*.py >/dev/null 2>&1; then $(PY) -m pytest tests/bench -p no:xdist; \
-	else echo "There are no benchmarks yet (tests/bench is empty)."; fi
+bench: $(READY)  ## time the library against the alternatives; print the ratios and write _build/bench.json
+	@$(PY) -m pytest -q tests/bench --confcutdir=tests/bench -p no:xdist -p no:cacheprovider --benchmark-disable-gc --benchmark-columns=min,median,rounds
 
 facts: $(READY)  ## count and print _build/facts.json, the figures of the status page
 	@$(PY) scripts/facts.py

@@ -25,6 +25,7 @@ SLOW = (
     "test_release*",
     "test_faults*",
     "test_minilm*",
+    "test_bench*",
 )
 
 
@@ -55,7 +56,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
-    workers = ["-n", str(options.jobs)]
+    workers = ["-n", str(options.jobs), "--ignore=tests/bench"]
     if options.quick:
         ignored = [f"--ignore-glob=tests/{pattern}" for pattern in SLOW]
         runs = [pytest("unit tests", "quick-report.xml", "tests", *ignored, *workers)]

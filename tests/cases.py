@@ -338,6 +338,39 @@ CASES = [
         lambda w, *a: w.attention(*a),
         lambda Q, K, V: sdpa(Q, K.expand(B, -1, -1), V.expand(B, -1, -1)),
     ),
+    Case("attention_fused", "plain", QKV, lambda w, *a: w.attention_fused(*a), sdpa),
+    Case(
+        "attention_fused",
+        "causal",
+        QKV,
+        lambda w, *a: w.attention_fused(*a, const(w, CAUSAL)),
+        lambda Q, K, V: sdpa(Q, K, V, CAUSAL),
+    ),
+    Case(
+        "attention_fused",
+        "empty-row",
+        QKV,
+        lambda w, *a: w.attention_fused(*a, const(w, EMPTY_ROW), empty_rows="zero"),
+        sdpa_zero,
+    ),
+    Case(
+        "attention_fused", "no-batch", draw((0, N, K), (0, M, K), (0, M, V)), lambda w, *a: w.attention_fused(*a), sdpa
+    ),
+    Case("attention_fused", "one-key", draw((N, K), (1, K), (1, V)), lambda w, *a: w.attention_fused(*a), sdpa),
+    Case(
+        "attention_fused",
+        "shared-keys",
+        draw((B, N, K), (M, K), (M, V)),
+        lambda w, *a: w.attention_fused(*a),
+        lambda Q, K, V: sdpa(Q, K.expand(B, -1, -1), V.expand(B, -1, -1)),
+    ),
+    Case(
+        "attention_fused",
+        "many-blocks",  # three groups of sequences, and two blocks of queries in each
+        draw((3, 521, K), (3, 509, K), (3, 509, V)),
+        lambda w, *a: w.attention_fused(*a),
+        sdpa,
+    ),
     Case("attention_chunked", "plain", QKV, lambda w, *a: w.attention_chunked(*a, chunk=2), sdpa),
     Case(
         "attention_chunked",

@@ -1,6 +1,6 @@
-"""Problem set 2, graded by nbgrader itself: what is right earns all, what is wrong loses points and is told why.
+"""Every problem set, graded by nbgrader itself: what is right earns all, what is wrong loses points and is told why.
 
-The wrong answers are in exercises/batteries/set2.py; the table of what is caught goes to _build/wrong-answers.json.
+The wrong answers are in exercises/batteries/<set>.py; the table of what is caught goes to _build/wrong-answers.json.
 """
 
 import importlib.util
@@ -13,18 +13,25 @@ import pytest
 from battery import EXERCISES, catch, grade, points_of_tests
 from grading.course_root import Course, exercise_of, grade_id, points_by_exercise
 
-NAME = "set2"
-SOURCE = EXERCISES / "source" / NAME / f"{NAME}.ipynb"
+
+@pytest.fixture(scope="module", params=Course().sets())
+def name(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def source():
-    return nbformat.read(SOURCE, 4)
+def path(name):
+    return EXERCISES / "source" / name / f"{name}.ipynb"
 
 
 @pytest.fixture(scope="module")
-def battery():
-    spec = importlib.util.spec_from_file_location("wrong_answers_to_set2", EXERCISES / "batteries" / f"{NAME}.py")
+def source(path):
+    return nbformat.read(path, 4)
+
+
+@pytest.fixture(scope="module")
+def battery(name):
+    spec = importlib.util.spec_from_file_location(f"wrong_answers_to_{name}", EXERCISES / "batteries" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -40,9 +47,9 @@ def sections(notebook):
     return found
 
 
-def test_the_source_is_canonical(source):
+def test_the_source_is_canonical(path, source):
     """Stored without outputs and counts; the tests below are what executes it."""
-    text = SOURCE.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     code = [cell for cell in source.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
@@ -69,8 +76,9 @@ def test_every_exercise_says_what_it_asks(source):
         assert any(kind["solution"] for kind in kinds) and all(exercise_of(k["grade_id"]) == exercise for k in kinds)
 
 
-def test_the_book_states_the_same_figures(source):
-    page = (EXERCISES.parent / "chapters" / "problems" / "index.md").read_text(encoding="utf-8")
+def test_the_book_states_the_same_figures(name, source):
+    whole = (EXERCISES.parent / "chapters" / "problems" / "index.md").read_text(encoding="utf-8")
+    page = whole.split(f"(sec-problems-{name})=")[1].split("\n(sec-problems-")[0]
     stated = re.findall(r"^\| (\d+) \| (.+?) \| .+ \| (\d+) \| (\d) \| (\d+) \|$", page, re.M)
     found = []
     for cells in sections(source).values():
@@ -78,7 +86,7 @@ def test_the_book_states_the_same_figures(source):
         ours = cells[0].metadata["attnmath"]
         found.append((number, title, points, str(ours["difficulty"]), str(ours["minutes"])))
     assert stated == found
-    assert f"/_build/problem-sets/{NAME}.zip" in page
+    assert f"/_build/problem-sets/{name}.zip" in page
 
 
 def test_both_worlds_are_asked_for(source):
@@ -93,25 +101,25 @@ def test_marks_depend_on_no_random_generator(source):
             assert "random" not in cell.source and "seed" not in cell.source, cell.source[:60]
 
 
-def test_a_student_gets_questions_stubs_and_shown_tests(source, tmp_path):
+def test_a_student_gets_questions_stubs_and_shown_tests(name, path, source, tmp_path):
     (tmp_path / "source").mkdir()
-    (tmp_path / "source" / NAME).symlink_to(SOURCE.parent, target_is_directory=True)
-    released = {grade_id(cell): cell for cell in Course(tmp_path).prepare(NAME).cells}
+    (tmp_path / "source" / name).symlink_to(path.parent, target_is_directory=True)
+    released = {grade_id(cell): cell for cell in Course(tmp_path).prepare(name).cells}
     for cell in source.cells:
-        name = grade_id(cell)
-        if name is None:
+        part = grade_id(cell)
+        if part is None:
             continue
-        text = released[name].source
+        text = released[part].source
         assert "SOLUTION" not in text and "HIDDEN" not in text
         if cell.metadata.nbgrader.solution:
             stub = "raise NotImplementedError" if cell.cell_type == "code" else "*Your answer here.*"
             kept = re.sub(r"[ \t]*### BEGIN SOLUTION.*?### END SOLUTION", "", cell.source, flags=re.S)
             left = [line for line in text.split("\n") if stub not in line and line.strip()]
-            assert stub in text and left == [line for line in kept.split("\n") if line.strip()], name
-        elif "_test-hidden" in name:
-            assert all(line.startswith("#") for line in text.strip().split("\n")), name
+            assert stub in text and left == [line for line in kept.split("\n") if line.strip()], part
+        elif "_test-hidden" in part:
+            assert all(line.startswith("#") for line in text.strip().split("\n")), part
         else:
-            assert text.strip() == cell.source.strip(), name
+            assert text.strip() == cell.source.strip(), part
 
 
 def test_the_battery_is_large_enough(source, battery):
@@ -123,8 +131,8 @@ def test_the_battery_is_large_enough(source, battery):
         assert len(set(descriptions)) == len(descriptions) and len(set(codes)) == len(codes), exercise
 
 
-def test_every_wrong_answer_loses_points_and_is_told_why(source, battery):
-    table = catch(NAME)
+def test_every_wrong_answer_loses_points_and_is_told_why(name, source, battery):
+    table = catch(name)
     full = {exercise: sum(cells.values()) for exercise, cells in points_of_tests(source).items()}
     assert table["reference"] == full, "the reference earns all points"
     assert set(table["stub"].values()) == {0}, "the released version earns none"
@@ -139,15 +147,15 @@ def test_every_wrong_answer_loses_points_and_is_told_why(source, battery):
     assert table["caught"] == table["total"] == sum(map(len, battery.WRONG.values()))
     for exercise, words in battery.MESSAGE.items():
         said = {case["name"]: case for case in table["exercises"][exercise]["wrong"]}
-        for name, fragment in words.items():
-            assert fragment in said[name]["message"], f"{exercise}, {name}: {said[name]['message']!r}"
-        shown = [name for name in words if "_test-shown" in said[name]["failed"][0]]
+        for case, fragment in words.items():
+            assert fragment in said[case]["message"], f"{exercise}, {case}: {said[case]['message']!r}"
+        shown = [case for case in words if "_test-shown" in said[case]["failed"][0]]
         assert len(shown) >= 5, f"{exercise}: the shown tests name {shown} only"
 
 
-def test_another_right_answer_earns_all(source, battery):
+def test_another_right_answer_earns_all(name, source, battery):
     """The tests judge what an answer does, not how it is written."""
-    earned = grade(NAME, {"another": battery.RIGHT})["another"]
+    earned = grade(name, {"another": battery.RIGHT})["another"]
     for cells in points_of_tests(source).values():
         for test, points in cells.items():
             assert earned[test] == points, test

@@ -70,7 +70,7 @@ class MiniLM:
         _require.choice("on_long", on_long, ("truncate", "error"))
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
-        rows = [self.tokenizer.encode(sentence).ids for sentence in sentences]
+        rows = [encoding.ids for encoding in self.tokenizer.encode_batch(sentences)]
         for i, row in enumerate(rows):
             if len(row) > max_tokens:
                 if on_long == "error":
@@ -84,6 +84,44 @@ class MiniLM:
         for i, row in enumerate(rows):
             ids[i, : len(row)] = row
         return ids, np.arange(n) < np.array([len(row) for row in rows])[:, None]
+
+    def embed(self, sentences: list[str], *, batch: int = 32, max_tokens: int = 256, progress: bool = False):
+        """One unit vector per sentence, in NumPy.
+
+        Sentences of like length share a batch, so that little is computed for padding.
+
+        Parameters
+        ----------
+        sentences : at least one string.
+        batch : sentences at a time.
+        max_tokens : as in `encode`; a longer sentence is cut.
+        progress : show a progress bar.
+
+        Returns
+        -------
+        Y : (number of sentences, 384) float32, in the order of the sentences; dot products are cosine similarities.
+
+        Raises
+        ------
+        ValueError
+            As `encode`, and if batch is not positive.
+        """
+        from attnmath.numpy.bert import sentence_embedding
+
+        _require.positive("batch", batch)
+        ids, mask = self.encode(sentences, max_tokens=max_tokens)
+        lengths = mask.sum(-1)
+        order = np.argsort(-lengths, kind="stable")
+        parts = [order[i : i + batch] for i in range(0, len(order), batch)]
+        if progress:
+            from tqdm.auto import tqdm
+
+            parts = tqdm(parts, desc="sentences", unit="batch")
+        Y = np.empty((len(ids), self.params["embeddings"]["word"].shape[1]), np.float32)
+        for part in parts:
+            n = lengths[part[0]]
+            Y[part], _ = sentence_embedding(ids[part, :n], self.params, self.heads, mask[part, :n])
+        return Y
 
     def tokens(self, ids) -> list[str]:
         """The tokens of one row of ids, ``##`` marking the continuation of a word."""

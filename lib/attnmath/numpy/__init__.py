@@ -1,6 +1,12 @@
 """Every component in NumPy: ``f(*arrays) -> (y, vjp)``, gradients by hand. Never imports torch."""
 
-from attnmath.numpy.attention import attention, attention_chunked, attention_weights, general_attention
+from attnmath.numpy.attention import (
+    attention,
+    attention_chunked,
+    attention_fused,
+    attention_weights,
+    general_attention,
+)
 from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.numpy.checkpoint import checkpoint
 from attnmath.numpy.convolution import causal_conv
@@ -19,6 +25,7 @@ __all__ = [
     "additive_score",
     "attention",
     "attention_chunked",
+    "attention_fused",
     "attention_weights",
     "bert",
     "bert_embedding",

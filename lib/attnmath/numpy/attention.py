@@ -119,6 +119,116 @@ def attention(
     return O, vjp
 
 
+BLOCK = 1 << 17  # scores worked on at a time by attention_fused, so that they stay in a core's cache
+ROWS = 256  # but at least this many queries: matrix products of fewer rows are slow
+
+
+def attention_fused(
+    Q: Float[Array, "... n k"],
+    K: Float[Array, "... m k"],
+    V: Float[Array, "... m v"],
+    mask: Bool[Array, "..."] | bool = True,
+    *,
+    empty_rows: str = "error",
+) -> tuple[Float[Array, "... n v"], Vjp]:
+    r"""`attention`, fast: one block of queries after the other, in a buffer that is used again, and nothing n x m kept.
+
+    .. math:: O = \operatorname{softmax}(Q K^\top / \sqrt{d_k})\, V
+
+    Parameters
+    ----------
+    Q, K, V, mask, empty_rows : as in `attention`.
+
+    Returns
+    -------
+    O : (..., n, v), equal to `attention`'s up to rounding.
+    vjp : dO -> (dQ, dK, dV); it computes the scores again, block by block, from each row's maximum and sum.
+
+    Raises
+    ------
+    ValueError
+        As `attention`.
+
+    References
+    ----------
+    Rabe and Staats (2021); Dao et al. (2022). Chapter 2, eq:attention; Chapter 4 measures it.
+
+    Examples
+    --------
+    >>> O, vjp = attention_fused(np.zeros((1, 2)), np.ones((2, 2)), np.array([[1.0, 0.0], [3.0, 2.0]]))
+    >>> O
+    array([[2., 1.]])
+    """
+    shapes = [X.shape for X in (Q, K, V)]
+    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
+    n, m = sizes["n"], sizes["m"]
+    _require.nonempty("K", K.shape, -2, m, "key")
+    _require.nonempty("Q", Q.shape, -1, sizes["k"], "component")
+    _require.choice("empty_rows", empty_rows, ("error", "zero"))
+    _require.mask(mask, (*sizes["..."], n, m))
+    lead = sizes["..."] or (1,)
+    Q, K, V = (np.broadcast_to(X, (*lead, *X.shape[-2:])) for X in (Q, K, V))
+    hidden = None if mask is True else np.broadcast_to(~np.asarray(mask), (*lead, n, m))
+    c = sizes["k"] ** -0.5
+    wide = np.promote_types(Q.dtype, np.float32)
+    group, rows = max(1, BLOCK // max(1, n * m)), max(ROWS, BLOCK // m)
+    groups = [(*i, slice(a, a + group)) for i in np.ndindex(*lead[:-1]) for a in range(0, lead[-1], group)]
+    blocks = [slice(a, a + rows) for a in range(0, n, rows)]
+    buffers = np.empty((2, min(group, lead[-1]), min(rows, n), m), Q.dtype)
+
+    def scores(i, block, out):
+        q = Q[*i, block, :]
+        S = np.matmul(c * q, T(K[i]), out=out[: len(q), : q.shape[1]])
+        if hidden is not None:
+            np.copyto(S, -np.inf, where=hidden[*i, block, :])
+        return S
+
+    top, z = np.empty((2, *lead, n, 1), Q.dtype)
+    O = np.empty_like(Q, shape=(*lead, n, sizes["v"]))  # in Q's layout: heads of one matrix stay in one matrix
+    for i in groups:
+        for block in blocks:
+            at = (*i, block)
+            E = scores(i, block, buffers[0])
+            top[at] = t = _finite(E.max(-1, keepdims=True), hidden)
+            E -= t
+            np.exp(E, out=E)
+            z[at] = E.sum(-1, keepdims=True, dtype=wide)
+            O[at] = E @ V[i]
+    if (z == 0).any():
+        if empty_rows == "error":
+            row = np.argwhere(z[..., 0] == 0)[0].tolist()
+            _require.no_empty_row(tuple(row[-len(sizes["..."]) - 1 :]), "empty_rows='zero'")
+        z[z == 0] = 1
+    O /= z  # eq:attention
+
+    def vjp(dO):
+        share = np.broadcast_to(dO, O.shape) / z
+        row = (share * O).sum(-1, keepdims=True)
+        dQ, dK, dV = np.empty_like(Q), np.zeros_like(K), np.zeros_like(V)
+        for i in groups:
+            for block in blocks:
+                at = (*i, block)
+                E = scores(i, block, buffers[0])
+                E -= top[at]
+                np.exp(E, out=E)
+                dS = np.matmul(share[at], T(V[i]), out=buffers[1][: len(E), : E.shape[1]])
+                dS -= row[at]
+                dS *= E
+                dV[i] += T(E) @ share[at]  # eq:attention-vjp-v
+                dQ[at] = dS @ K[i]  # eq:attention-vjp-qk
+                dK[i] += T(dS) @ Q[at]
+        dQ *= c
+        dK *= c
+        return tuple(sum_to(dX, shape) for dX, shape in zip((dQ, dK, dV), shapes, strict=True))
+
+    return O.reshape(*sizes["..."], n, sizes["v"]), vjp
+
+
+def _finite(top, hidden):
+    """Row maxima; 0 for a row that may attend to nothing."""
+    return top if hidden is None else np.where(np.isneginf(top), 0, top)
+
+
 def general_attention(
     Q: Float[Array, "... n q"],
     K: Float[Array, "... m k"],

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtr
 
 from attnmath import _require
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath.numpy.normal import upper_tail
+from attnmath.numpy.types import Array, Vjp, sum_to
 
 
 def linear(
@@ -44,13 +44,16 @@ def linear(
     array([[21.5]])
     """
     _require.shapes(X=(X, "... n i"), W=(W, "i o"), b=(b, "o"))
-    Y = X @ W + b  # eq:linear
+    rows = X.reshape(-1, X.shape[-1])  # one product of two matrices, however many leading axes
+    Y = rows @ W
+    Y += b  # eq:linear
 
     def vjp(dY):
-        dX, dW, db = dY @ W.T, T(X) @ dY, dY  # eq:linear-vjp
-        return dX, sum_to(dW, W.shape), sum_to(db, b.shape)
+        dY = dY.reshape(-1, dY.shape[-1])
+        dX, dW, db = dY @ W.T, rows.T @ dY, dY.sum(0)  # eq:linear-vjp
+        return dX.reshape(X.shape), dW, db
 
-    return Y, vjp
+    return Y.reshape(*X.shape[:-1], W.shape[1]), vjp
 
 
 def layer_norm(
@@ -107,7 +110,8 @@ def layer_norm(
 def gelu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     r"""The Gaussian error linear unit, exact.
 
-    .. math:: \operatorname{gelu}(x) = x\,\Phi(x),\qquad \Phi \text{ the standard normal distribution function}
+    .. math:: \operatorname{gelu}(x) = x\,\Phi(x) = \max(x, 0) - |x|\,(1 - \Phi(|x|)),\qquad
+              \Phi \text{ the standard normal distribution function}
 
     Parameters
     ----------
@@ -134,10 +138,11 @@ def gelu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     array([-0.1587,  0.    ,  0.8413])
     """
     _require.floats(X=X)
-    Phi = ndtr(X).astype(X.dtype)
-    Y = X * Phi  # eq:gelu
+    A = np.abs(X)
+    Y = np.maximum(X, 0) - A * upper_tail(A)  # eq:gelu
 
     def vjp(dY):
+        Phi = np.where(X > 0, 1 - upper_tail(A), upper_tail(A))
         phi = np.exp(-X * X / 2) / np.sqrt(2 * np.pi).astype(X.dtype)
         return dY * (Phi + X * phi)  # eq:gelu-vjp
 

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from attnmath import _require
-from attnmath.numpy.attention import attention, attention_weights
+from attnmath.numpy.attention import attention, attention_fused, attention_weights
 from attnmath.numpy.layers import linear
 from attnmath.numpy.types import Array, T, Vjp, sum_to
 
@@ -91,21 +91,17 @@ def multi_head_attention(
     for name, X in inputs.items():
         Y, vjps[name] = linear(X, params[name]["weight"], params[name]["bias"])
         projected[name] = share_heads(split_heads(Y, counts[name]), heads // counts[name])
-    P, weights_vjp = attention_weights(projected["query"], projected["key"], mask, empty_rows=empty_rows)
     if record is not None:
-        record["weights"] = P
-    H = P @ projected["value"]  # eq:head
+        record["weights"], _ = attention_weights(projected["query"], projected["key"], mask, empty_rows=empty_rows)
+    H, head_vjp = attention_fused(*projected.values(), mask, empty_rows=empty_rows)  # eq:head
     O, vjps["output"] = linear(merge_heads(H), params["output"]["weight"], params["output"]["bias"])  # eq:multi-head
 
     def vjp(dO):
-        dH, *doutput = vjps["output"](dO)
-        dH = split_heads(dH, heads)
-        dheads = {"value": sum_to(T(P) @ dH, projected["value"].shape)}  # eq:multi-head-vjp
-        dheads["query"], dheads["key"] = weights_vjp(dH @ T(projected["value"]))
-        dinputs, dparams = [], {"output": dict(zip(("weight", "bias"), doutput, strict=True))}
-        for name in INPUTS:
-            dY = merge_heads(_unshare(dheads[name], heads // counts[name]))
-            dX, dW, db = vjps[name](dY)
+        dH, dWo, dbo = vjps["output"](dO)
+        dheads = head_vjp(split_heads(dH, heads))  # eq:multi-head-vjp
+        dinputs, dparams = [], {"output": {"weight": dWo, "bias": dbo}}
+        for name, dhead in zip(INPUTS, dheads, strict=True):
+            dX, dW, db = vjps[name](merge_heads(_unshare(dhead, heads // counts[name])))
             dinputs.append(dX)
             dparams[name] = {"weight": dW, "bias": db}
         return *dinputs, dparams

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 
 from attnmath import _require, shapes
@@ -23,7 +24,7 @@ def linear(X: Float[Array, "... n i"], W: Float[Array, "i o"], b: Float[Array, "
     tensor([[21.5000]])
     """
     _require.shapes(X=(X, "... n i"), W=(W, "i o"), b=(b, "o"))
-    return X @ W + b  # eq:linear
+    return F.linear(X, W.T, b)  # eq:linear
 
 
 def layer_norm(

@@ -1,0 +1,35 @@
+"""Collect the ratios of a run, print them as a table, and write _build/bench.json."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+RATIOS = pytest.StashKey[list]()
+
+
+def pytest_configure(config):
+    config.stash[RATIOS] = []
+
+
+@pytest.fixture
+def ratios(request):
+    """The list to which a benchmark adds ``{"name", "ratio", "goal", "sizes"}``."""
+    return request.config.stash[RATIOS]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    rows = config.stash[RATIOS]
+    if not rows:
+        return
+    target = Path(config.rootpath) / "_build" / "bench.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    write = terminalreporter.write_line
+    terminalreporter.section(f"ratios of time, also in {target.relative_to(config.rootpath)}")
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        sizes = ", ".join(f"{key} {value}" for key, value in row["sizes"].items())
+        goal = "        " if row["goal"] is None else f"≤ {row['goal']:.2f}  "
+        missed = "" if row["goal"] is None or row["ratio"] <= row["goal"] else "  MISSED"
+        write(f"{row['name']:{width}}  {row['ratio']:5.2f}  {goal}  {sizes}{missed}")

@@ -1,0 +1,138 @@
+"""How long the library takes, as a ratio to the best alternative in the same run, on one thread.
+
+`make bench` runs this; `make test` does not, since time is not a property of the code alone. Rounds of the two
+alternate, and the shortest of each counts, so that what else the machine does falls on both. tests/conftest.py, which
+has every shape checked, is left out of it.
+"""
+
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from threadpoolctl import threadpool_limits
+from torch import nn
+
+import attnmath.numpy as an
+import attnmath.torch as at
+from attnmath import corpus, minilm, shapes
+from attnmath.tree import flatten, map_tree
+
+D, HEADS, TOKENS = 512, 8, 1024
+LENGTHS = (64, 128, 256, 512, 1024, 2048)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        yield
+    torch.set_num_threads(before)
+
+
+def compare(benchmark, ratios, name, ours, theirs, goal, sizes, rounds=7):
+    """Time the two in alternation; record the ratio of the shortest times, and hold it to the goal."""
+    other = []
+
+    def before_each():
+        start = time.perf_counter()
+        theirs()
+        other.append(time.perf_counter() - start)
+
+    benchmark.pedantic(ours, setup=before_each, rounds=rounds, warmup_rounds=1)
+    ratio = benchmark.stats.stats.min / min(other[1:])
+    ratios.append({"name": name, "ratio": round(ratio, 3), "goal": goal, "sizes": sizes})
+    assert goal is None or ratio <= goal, f"{name}: {ratio:.2f} times as long; the goal is {goal}"
+
+
+class Layers:
+    """One layer of multi-head self-attention in four versions, on the same random input and parameters."""
+
+    def __init__(self, n):
+        rng = np.random.default_rng(0)
+        batch = max(1, TOKENS // n)
+        self.sizes = {"batch": batch, "n": n, "d": D, "heads": HEADS}
+        draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
+        self.X, self.dO = draw(batch, n, D), draw(batch, n, D)
+        self.params = map_tree(lambda shape: draw(*shape) * np.float32(D**-0.5), shapes.attention_shapes(D))
+        self.x = torch.from_numpy(self.X.copy()).requires_grad_()
+        self.do = torch.from_numpy(self.dO)
+        self.tree = map_tree(lambda X: torch.from_numpy(X.copy()).requires_grad_(), self.params)
+        self.module = nn.MultiheadAttention(D, HEADS, batch_first=True)
+
+    def numpy(self, function=an.multi_head_attention):
+        return function(self.X, self.X, self.X, self.params, HEADS)
+
+    def torch(self):
+        return at.multi_head_attention(self.x, self.x, self.x, self.tree, HEADS)
+
+    def eager(self):
+        """The form that one writes down: the weights as a matrix, times the values."""
+        q, k, v = (
+            at.split_heads(F.linear(self.x, self.tree[name]["weight"].T, self.tree[name]["bias"]), HEADS)
+            for name in ("query", "key", "value")
+        )
+        P = (q @ k.transpose(-1, -2) * (D // HEADS) ** -0.5).softmax(-1)
+        output = self.tree["output"]
+        return F.linear(at.merge_heads(P @ v), output["weight"].T, output["bias"])
+
+    def torch_module(self):
+        return self.module(self.x, self.x, self.x, need_weights=False)[0]
+
+    def both_ways(self, forward):
+        """Value and all gradients, in either world."""
+        leaves = list(self.module.parameters()) if forward == self.torch_module else list(flatten(self.tree).values())
+        y = forward()
+        return y[1](self.dO) if isinstance(y, tuple) else torch.autograd.grad(y, [self.x, *leaves], self.do)
+
+    def one_way(self, forward):
+        with torch.no_grad():
+            return forward()
+
+
+@pytest.mark.parametrize("passes", ["one_way", "both_ways"])
+@pytest.mark.parametrize("n", LENGTHS)
+class TestMultiHeadAttention:
+    def run(self, benchmark, ratios, n, passes, ours, theirs, goal, title):
+        layers = Layers(n)
+        time_it = getattr(layers, passes)
+        name = f"{title}, {'forward' if passes == 'one_way' else 'forward and backward'}"
+        ours, theirs = (partial(time_it, getattr(layers, f)) for f in (ours, theirs))
+        compare(benchmark, ratios, name, ours, theirs, goal, layers.sizes)
+
+    def test_torch_against_its_own_module(self, benchmark, ratios, n, passes):
+        title = "torch multi_head_attention / nn.MultiheadAttention"
+        self.run(benchmark, ratios, n, passes, "torch", "torch_module", 1.0, title)
+
+    def test_numpy_against_eager(self, benchmark, ratios, n, passes):
+        title = "NumPy multi_head_attention / eager torch"
+        self.run(benchmark, ratios, n, passes, "numpy", "eager", 1.1, title)
+
+    def test_numpy_against_the_fused_module(self, benchmark, ratios, n, passes):
+        title = "NumPy multi_head_attention / nn.MultiheadAttention"
+        self.run(benchmark, ratios, n, passes, "numpy", "torch_module", 1.4, title)
+
+    def test_readable_form_beside_it(self, benchmark, ratios, n, passes):
+        layers = Layers(n)
+        time_it = getattr(layers, passes)
+        readable = partial(layers.numpy, an.multi_head_sum)
+        name = f"NumPy multi_head_sum / eager torch, {'forward' if passes == 'one_way' else 'forward and backward'}"
+        theirs = partial(time_it, layers.eager)
+        compare(benchmark, ratios, name, partial(time_it, readable), theirs, None, layers.sizes, rounds=3)
+
+
+def test_sentences_of_mixed_length(benchmark, ratios):
+    """256 real sentences in NumPy against sentence-transformers."""
+    from sentence_transformers import SentenceTransformer
+
+    sentences = corpus.sentences(240) + [text[: 80 * (i + 3)] for i, text in enumerate(corpus.lee().documents[:16])]
+    ours = minilm.load()
+    theirs = SentenceTransformer(str(minilm.locate()), device="cpu")
+    words = [len(sentence.split()) for sentence in sentences]
+    sizes = {"sentences": len(sentences), "words": f"{min(words)} to {max(words)}", "batch": 32}
+    name = "NumPy MiniLM / sentence-transformers"
+    embed = partial(theirs.encode, sentences, batch_size=32, show_progress_bar=False)
+    compare(benchmark, ratios, name, partial(ours.embed, sentences), embed, 1.3, sizes, rounds=3)

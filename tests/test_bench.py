@@ -1,0 +1,32 @@
+"""The benchmarks' own machinery: a ratio above its goal fails, and _build/bench.json holds what was measured."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SLOW = """
+import time
+from test_speed import compare, one_thread
+
+def test_slow(benchmark, ratios):
+    compare(benchmark, ratios, "slow", lambda: time.sleep(0.02), lambda: time.sleep(0.01), 1.5, {"n": 3}, rounds=3)
+
+def test_fast(benchmark, ratios):
+    compare(benchmark, ratios, "fast", lambda: time.sleep(0.01), lambda: time.sleep(0.02), 1.5, {"n": 3}, rounds=3)
+"""
+
+
+def test_a_slow_version_fails_and_is_reported(tmp_path):
+    for name in ("conftest.py", "test_speed.py"):
+        (tmp_path / name).write_text((ROOT / "tests/bench" / name).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "test_two.py").write_text(SLOW, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_two.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout
+    rows = {row["name"]: row for row in json.loads((tmp_path / "_build/bench.json").read_text(encoding="utf-8"))}
+    assert rows["slow"]["ratio"] > rows["slow"]["goal"] == 1.5 > rows["fast"]["ratio"]
+    assert rows["slow"]["sizes"] == {"n": 3}
+    assert "MISSED" in done.stdout
