@@ -46,7 +46,7 @@ grade: $(READY)  ## grade what lies in exercises/submitted (SET=…)
 	@$(COURSE) grade $(SET)
 
 bench: $(READY)  ## time the library against the alternatives; print the ratios and write _build/bench.json
-	@$(PY) -m pytest -q tests/bench --confcutdir=tests/bench -p no:xdist -p no:cacheprovider --benchmark-disable-gc --benchmark-columns=min,median,rounds
+	@$(PY) -m pytest -q tests/bench --confcutdir=tests/bench -p no:xdist -p no:cacheprovider --benchmark-disable-gc --benchmark-timer=time.process_time --benchmark-columns=min,median,rounds
 
 facts: $(READY)  ## count and print _build/facts.json, the figures of the status page
 	@$(PY) scripts/facts.py

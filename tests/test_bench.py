@@ -8,13 +8,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SLOW = """
 import time
-from test_speed import compare, one_thread
+from test_speed import compare
+
+def work(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
 
 def test_slow(benchmark, ratios):
-    compare(benchmark, ratios, "slow", lambda: time.sleep(0.02), lambda: time.sleep(0.01), 1.5, {"n": 3}, rounds=3)
+    compare(benchmark, ratios, "slow", lambda: work(0.02), lambda: work(0.01), 1.5, {"n": 3}, rounds=3)
 
 def test_fast(benchmark, ratios):
-    compare(benchmark, ratios, "fast", lambda: time.sleep(0.01), lambda: time.sleep(0.02), 1.5, {"n": 3}, rounds=3)
+    compare(benchmark, ratios, "fast", lambda: work(0.01), lambda: work(0.02), 1.5, {"n": 3}, rounds=3)
 """
 
 
@@ -24,6 +29,7 @@ def test_a_slow_version_fails_and_is_reported(tmp_path):
     (tmp_path / "test_two.py").write_text(SLOW, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_two.py"]
+    command += ["--benchmark-timer=time.process_time"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout
     rows = {row["name"]: row for row in json.loads((tmp_path / "_build/bench.json").read_text(encoding="utf-8"))}

@@ -5,7 +5,7 @@ The facts about MiniLM are tested on fewer sentences than the page uses.
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import attnmath.numpy as an
@@ -13,6 +13,9 @@ from attnmath import corpus, minilm, patterns
 from attnmath.check import check_vjp, compare
 
 seeds, sizes = st.integers(0, 2**20), st.integers(1, 9)
+
+
+few = settings(max_examples=25)
 
 
 def random_map(seed, *shape, spread=3.0):
@@ -56,6 +59,7 @@ def test_the_other_scores_by_hand():
     compare(patterns.entropy(HAND), by_hand, name="entropy in nats")
 
 
+@few
 @given(seeds, st.integers(1, 4), sizes)
 def test_a_stack_of_heads_is_scored_head_by_head(seed, heads, n):
     P = random_map(seed, 2, heads, n, n)
@@ -70,6 +74,7 @@ def test_a_stack_of_heads_is_scored_head_by_head(seed, heads, n):
         compare(score(P), np.array([[score(Q) for Q in row] for row in P]), name="stacked")
 
 
+@few
 @given(seeds, st.integers(2, 9))
 def test_what_a_permutation_of_the_tokens_changes(seed, n):
     """A relabelling of queries and keys together keeps entropies, columns and broadcast; reversal flips the offsets."""
@@ -83,6 +88,7 @@ def test_what_a_permutation_of_the_tokens_changes(seed, n):
 
 
 @pytest.mark.claim("lem-uniform-patterns")
+@few
 @given(seeds, st.integers(1, 30), st.data())
 def test_what_indifference_scores(seed, n, data):
     w, offset = data.draw(st.integers(0, n - 1)), data.draw(st.integers(1 - n, n - 1))
@@ -97,6 +103,7 @@ def test_what_indifference_scores(seed, n, data):
 
 
 @pytest.mark.claim("eq:gaussian-window")
+@few
 @given(st.integers(1, 12), st.floats(0.1, 50))
 def test_the_gaussian_window_is_a_softmax_of_rank_two(n, sigma):
     """Its shape by ratios, its limits, and the solution of exr-gaussian-two-coordinates."""
@@ -111,6 +118,7 @@ def test_the_gaussian_window_is_a_softmax_of_rank_two(n, sigma):
 
 
 @pytest.mark.claim("lem-gaussian-previous")
+@few
 @given(st.integers(3, 40), st.floats(0.05, 100))
 def test_a_centred_window_cannot_look_back(n, sigma):
     G = patterns.gaussian_window(n, sigma)
@@ -125,6 +133,7 @@ def test_at_the_end_of_the_sequence_the_bound_of_two_thirds_fails():
 
 
 @pytest.mark.claim("lem-entropy-bounds")
+@few
 @given(seeds, st.integers(1, 12), st.floats(0, 40))
 def test_entropy_lies_between_one_key_and_all_alike(seed, m, spread):
     H = patterns.entropy(random_map(seed, 5, m, spread=spread))
@@ -139,6 +148,7 @@ def test_entropy_lies_between_one_key_and_all_alike(seed, m, spread):
 
 
 @pytest.mark.claim("lem-entropy-split")
+@few
 @given(seeds, st.integers(2, 12), st.data())
 def test_entropy_splits(seed, m, data):
     p, size = random_map(seed, m), data.draw(st.integers(1, m - 1))
@@ -154,6 +164,7 @@ def test_entropy_splits(seed, m, data):
 
 
 @pytest.mark.claim("eq:softmax-entropy", "eq:softmax-entropy-vjp", "eq:entropy")
+@few
 @given(seeds, st.integers(1, 8), st.sampled_from([0.1, 1.0, 4.0]))
 def test_entropy_of_scores_is_the_entropy_of_their_weights(seed, m, spread):
     rng = np.random.default_rng(seed)
@@ -168,6 +179,7 @@ def test_entropy_of_scores_is_the_entropy_of_their_weights(seed, m, spread):
 
 
 @pytest.mark.claim("lem-entropy-temperature")
+@few
 @given(seeds, st.integers(2, 8), st.floats(0.05, 4))
 def test_cooling_focuses(seed, m, beta):
     S = np.random.default_rng(seed).standard_normal(m)
@@ -182,6 +194,7 @@ def test_cooling_focuses(seed, m, beta):
     compare(an.softmax_entropy(60 * tied[None])[0], [np.log((tied == tied.max()).sum())], name="cold", atol=1e-9)
 
 
+@few
 @given(seeds, st.integers(1, 12))
 def test_the_largest_weight_is_at_least_the_even_share(seed, m):
     """The solution of exr-entropy-largest-weight."""
@@ -207,7 +220,7 @@ def weights_of(model, ids):
 @pytest.fixture(scope="module")
 def measured(model):
     rng = np.random.default_rng(33)
-    ids = [model.encode([sentence])[0] for sentence in corpus.sentences(300)[::15]]
+    ids = [model.encode([sentence])[0] for sentence in corpus.sentences(300)[::25]]
     mixed = [np.concatenate([x[:, :1], rng.permutation(x[:, 1:-1], axis=1), x[:, -1:]], axis=1) for x in ids]
     tokens = [np.array(model.tokens(x[0])) for x in ids]
     return [weights_of(model, x) for x in ids], [weights_of(model, x) for x in mixed], tokens

@@ -158,8 +158,8 @@ def test_the_expected_error_is_the_sum_of_norms(rng):
 def test_narrow_heads_of_equal_total_width_cannot(d, h):
     """Descend on everything but the keys: queries and all values. The bound holds on the way and at the end."""
     k, generator = d // h, torch.Generator().manual_seed(d + h)
-    keys = torch.randn(d, k, generator=generator, dtype=torch.float64)
-    A, _ = radon(keys[: k + 2].numpy())
+    keys = torch.randn(h, d, k, generator=generator, dtype=torch.float64)
+    A, _ = radon(keys[0, : k + 2].numpy())  # only the first head has to fail
     bound = k / (k + 1) / len(A) ** 2
     assert bound >= k / (k + 1) / (k // 2 + 1) ** 2
     tau = torch.zeros(d, dtype=torch.float64)
@@ -168,13 +168,26 @@ def test_narrow_heads_of_equal_total_width_cannot(d, h):
     params = [torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
     for _ in range(100):
         q, Wv, Wo = params = [param.detach().requires_grad_() for param in params]
-        P = torch.softmax(q @ keys.T, -1)
+        P = torch.softmax(torch.einsum("ik,ijk->ij", q, keys), -1)
         N = torch.einsum("ij,ixy->jxy", P, Wv @ Wo)
         error = ((N - tau[:, None, None] * torch.eye(d, dtype=torch.float64)) ** 2).sum()
         assert error >= bound
         gradients = torch.autograd.grad(error, params)
         params = [param - 0.1 * gradient for param, gradient in zip(params, gradients, strict=True)]
     assert error < d / len(A), "better than giving up"
+
+
+@pytest.mark.claim("thm-two-lookups")
+@pytest.mark.parametrize("d", [3, 5])
+def test_the_bound_is_sharp_for_heads_of_width_one(d):
+    """All heads select key 1, but the first has the same scalar for key 2: half of its weight goes there."""
+    keys = np.full((d, d), -9.0)
+    keys[:, 1] = keys[0, 2] = 0
+    P, _ = an.softmax(9 * keys)
+    Wv, Wo = np.eye(d)[:, :, None], np.eye(d)[:, None, :]
+    compare(means_error(P, Wv, Wo, [1]), 1 / 2, name="error", atol=1e-12)
+    for factor in (0.5, 0.9, 1.1, 2.0):  # for the first head
+        assert means_error(P, Wv, np.array([factor] + [1] * (d - 1))[:, None, None] * Wo, [1]) > 1 / 2
 
 
 @pytest.mark.claim("thm-two-lookups")

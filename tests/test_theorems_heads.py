@@ -27,7 +27,7 @@ def by_hand(X, params, gates, mask):
 
 
 @pytest.mark.claim("eq:head-gates")
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.sampled_from([(1, 3, 2), (2, 3, 5), (3, 2, 2), (5, 1, 3)]), st.integers(0, 999))
 def test_a_gate_multiplies_one_head_and_not_the_bias(sizes, seed):
     rng = np.random.default_rng(seed)
@@ -70,6 +70,7 @@ def test_the_gradient_of_a_gate_is_already_in_the_gradient_of_the_output_weight(
 
 
 @pytest.mark.claim("lem-gate-gradient")
+@settings(max_examples=15)
 @given(st.integers(0, 999))
 def test_away_from_one_the_product_is_the_gate_times_its_gradient(seed):
     rng = np.random.default_rng(seed)
@@ -83,7 +84,7 @@ def test_away_from_one_the_product_is_the_gate_times_its_gradient(seed):
 
 
 @pytest.mark.claim("lem-prune-gates")
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     st.sampled_from([(2, 3, 5), (3, 2, 2), (5, 1, 3)]),
     st.lists(st.booleans(), min_size=5, max_size=5),
@@ -140,8 +141,9 @@ def divergence(P, Q):
     return patterns.entropy((P + Q) / 2) - (patterns.entropy(P) + patterns.entropy(Q)) / 2
 
 
-@pytest.mark.claim("sol-js-bound")
-@given(st.integers(2, 9), st.floats(0.1, 30), st.integers(0, 999))
+@pytest.mark.claim("exr-js-bound")
+@settings(max_examples=20)
+@given(st.integers(2, 9), st.floats(0.1, 5), st.integers(0, 999))
 def test_the_divergence_of_two_rows_is_bounded(m, scale, seed):
     rng = np.random.default_rng(seed)
     P, Q = (an.softmax(scale * rng.standard_normal((4, m)))[0] for _ in range(2))

@@ -187,7 +187,7 @@ def test_a_stack_of_causal_layers_is_causal(seed, depth):
     assert moved(np.tri(5, 5, 1, dtype=bool))[j - 1] > 0, "one diagonal too far shows"
 
 
-@pytest.mark.claim("exr-window-depth")
+@pytest.mark.claim("exr-mask-depth")
 def test_what_a_position_may_not_see_it_may_hear_of(rng):
     n, depth = 9, 3
     windowed = an.causal_mask(n) & an.window_mask(n, 2)

@@ -1,7 +1,8 @@
 """How long the library takes, as a ratio to the best alternative in the same run, on one thread.
 
 `make bench` runs this; `make test` does not, since time is not a property of the code alone. Rounds of the two
-alternate, and the shortest of each counts, so that what else the machine does falls on both. tests/conftest.py, which
+alternate, the shortest of each counts, and time is the processor's, so that what else the machine does falls on
+neither. tests/conftest.py, which
 has every shape checked, is left out of it.
 """
 
@@ -38,9 +39,9 @@ def compare(benchmark, ratios, name, ours, theirs, goal, sizes, rounds=7):
     other = []
 
     def before_each():
-        start = time.perf_counter()
+        start = time.process_time()
         theirs()
-        other.append(time.perf_counter() - start)
+        other.append(time.process_time() - start)
 
     benchmark.pedantic(ours, setup=before_each, rounds=rounds, warmup_rounds=1)
     ratio = benchmark.stats.stats.min / min(other[1:])

@@ -139,7 +139,9 @@ def gelu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     """
     _require.floats(X=X)
     A = np.abs(X)
-    Y = np.maximum(X, 0) - A * upper_tail(A)  # eq:gelu
+    Y, lost = np.maximum(X, 0), upper_tail(A)
+    lost *= A
+    Y -= lost  # eq:gelu
 
     def vjp(dY):
         Phi = np.where(X > 0, 1 - upper_tail(A), upper_tail(A))
