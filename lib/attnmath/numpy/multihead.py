@@ -27,7 +27,7 @@ def share_heads(X: Float[Array, "... g m k"], times: int) -> Float[Array, "... h
     return X if times == 1 else np.repeat(X, times, -3)  # eq:grouped-heads
 
 
-def _unshare(dX, times):
+def unshare_heads(dX, times):
     """The transpose of `share_heads`: a head used several times receives the sum of the cotangents."""
     return dX if times == 1 else dX.reshape(*dX.shape[:-3], -1, times, *dX.shape[-2:]).sum(-3)  # eq:grouped-heads-vjp
 
@@ -101,7 +101,7 @@ def multi_head_attention(
         dheads = head_vjp(split_heads(dH, heads))  # eq:multi-head-vjp
         dinputs, dparams = [], {"output": {"weight": dWo, "bias": dbo}}
         for name, dhead in zip(INPUTS, dheads, strict=True):
-            dX, dW, db = vjps[name](merge_heads(_unshare(dhead, heads // counts[name])))
+            dX, dW, db = vjps[name](merge_heads(unshare_heads(dhead, heads // counts[name])))
             dinputs.append(dX)
             dparams[name] = {"weight": dW, "bias": db}
         return *dinputs, dparams
