@@ -235,6 +235,10 @@ def test_neighbour_heads_follow_the_place_not_the_word(measured):
     assert scores[-1][0].argmax() == 2 and all(score[0, 2] > 0.99 for score in scores[-1]), "1.3 looks back by one"
     assert all(0.5 < score[1, 8] < 0.75 and score.argmax() == 12 + 8 for score in scores[1]), "2.9 looks forward by one"
     assert max(np.abs(a - b).max() for a, b in scores.values()) < 0.2, "in any order of the tokens"
+    local = np.mean([patterns.local_score(P, 2) for P in ordered], 0)
+    uniform = np.mean([patterns.local_score(np.full(P.shape[-2:], 1 / P.shape[-1]), 2) for P in ordered])
+    assert np.argsort(-local.ravel())[:3].tolist() == [2, 12 + 8, 5], "the most local heads: 1.3, 2.9, 1.6"
+    assert (local[:2] > 2 * uniform).sum() <= 12, "but not most heads of the first two layers"
     G = np.mean([np.abs(P[0, 2] - patterns.gaussian_window(P.shape[-1], 1.0)).sum(-1).mean() / 2 for P in ordered])
     assert G > 2 / 3, "and 1.3 is not a Gaussian"
 
@@ -243,6 +247,8 @@ def test_neighbour_heads_follow_the_place_not_the_word(measured):
 def test_cls_takes_half_of_the_weight_in_the_middle_layers(measured):
     ordered, _, tokens = measured
     cls = np.mean([patterns.column_score(P, t == "[CLS]") for P, t in zip(ordered, tokens, strict=True)], 0)
+    stop = np.mean([patterns.column_score(P, t == ".") for P, t in zip(ordered, tokens, strict=True)], 0)
+    assert stop.argmax() == 36 + 11 and stop[3, 11] > 0.35, "4.12 looks at the full stop"
     own = np.mean([P[..., 0, 0] for P in ordered], 0).mean(1)
     assert (cls.mean(1)[1:5] > 0.4).all() and cls.mean(1)[0] < 0.2 and cls[3, 11] < 0.06
     assert (own[1:5] > 0.85).all() and own[5] < 0.3, "its own row is closed, and opens in the last layer"
@@ -274,6 +280,20 @@ def test_a_head_prefers_the_noun_of_the_pronouns_gender_in_any_order(model, rng)
         hits = np.mean(hits, 0)
         assert hits[1, 3] > 0.9 and hits[1, 5] == 0, f"{name}: 2.4 prefers the noun that agrees, 2.6 the other one"
         assert abs(hits - 0.5).mean() < 0.2, f"{name}: most heads do not care"
+
+
+@pytest.mark.claim("ex-syntactic-patterns")
+def test_the_places_of_verb_and_subject_suffice_for_head_4_1(model, rng):
+    nouns = (
+        "table river apple garden window stone paper basket candle island pencil mirror carpet hammer bottle".split()
+    )
+    hits = []
+    for _ in range(40):
+        ids = model.encode(["The {} that the {} {} {}.".format(*rng.choice(nouns, 4, replace=False))])[0]
+        assert ids.shape == (1, 10)
+        P = weights_of(model, ids)[3, 0]
+        hits += [P[6, 5] > P[6, 2], P[7, 2] > P[7, 5]]
+    assert 0.6 < np.mean(hits) < 0.95, "without any verb"
 
 
 def test_in_layer_one_the_ratio_of_two_weights_ignores_all_other_words(model):

@@ -104,6 +104,21 @@ def test_which_layer_is_cheaper(n, d, r):
     assert (attention < convolution) == (2 * n < (r - 3) * d)
 
 
+@pytest.mark.claim("lem-cheaper-layer")
+@pytest.mark.parametrize("d", [2, 6, 10])
+def test_the_borders_between_cheaper_and_dearer(d):
+    cell, h = torch.nn.LSTMCell(d, d), torch.zeros(1, d)
+    lstm, widths = counted(cell, h, (h, h)), (4, 5, 8)
+    borders = [5 * d // 2, *((r - 3) * d // 2 for r in widths)]  # d is even: whole numbers, where the costs are equal
+    for border, r in zip(borders, (None, *widths), strict=True):
+        for n in (border - 1, border, border + 1):
+            if n < 1:
+                continue
+            other = n * lstm if r is None else counted(at.causal_conv, *map(torch.zeros, ((n, d), (r, d, d), (d,))))
+            attention = counted(at.self_attention, *leaves(n, d, d, d))
+            assert (attention < other, attention == other) == (n < border, n == border)
+
+
 @pytest.mark.claim("eq:rnn-flops", "eq:conv-flops")
 @few
 @given(small, small, small, st.integers(1, 9))

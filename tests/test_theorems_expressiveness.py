@@ -114,6 +114,39 @@ def test_as_many_heads_as_lookups_can_and_fewer_reach_the_bound(n, r, h, beta):
         compare(error, (r - h) * (1 - 1 / n), name="error", atol=1e-10)
 
 
+@pytest.mark.claim("thm-two-lookups")
+@few
+@given(st.integers(2, 5), st.integers(1, 3), st.data(), seeds)
+def test_no_sum_of_narrow_heads_is_a_wide_one(d, h, data, seed):
+    """Mixed differences along z_1 … z_h: zero for every sum of h narrow heads, not for a head of width d."""
+    k, rng = data.draw(st.integers(1, d - 1)), np.random.default_rng(seed)
+    y, u = rng.standard_normal((2, d))
+    keys = np.stack([y, y + u])
+    narrow = [head(rng, d, k, 3) for _ in range(h)]
+    if data.draw(st.booleans()):  # as near to the wide head as the width allows
+        parts = [np.eye(d)[:, rng.permutation(d)[:k]] for _ in range(h)]
+        narrow = [(part, part, *rest) for part, (_, _, *rest) in zip(parts, narrow, strict=True)]
+    wide = (np.eye(d), np.eye(d), np.eye(d), rng.standard_normal((d, d)))
+    b = u / d**0.5  # B = I / sqrt(d)
+    corners, signs = np.zeros((1, d)), np.ones(1)
+    for Wq, Wk, _, _ in narrow:
+        z = np.linalg.lstsq(np.stack([Wq @ Wk.T @ u, b]), np.array([0.0, 1.0]))[0]
+        assert abs(z @ b - 1) < 1e-9, "B u is no multiple of B^i u"
+        corners, signs = np.concatenate([corners, corners + z]), np.concatenate([signs, -signs])
+    corners = corners + 0.3 * b / (b @ b)  # where no derivative of the sigmoid is near zero
+
+    def difference(*heads):
+        params = layer(*heads)
+        for name, shift in (("query", 0.5), ("key", 2.0), ("value", 1.0), ("output", 1.0)):
+            if heads[0] is not wide:
+                params[name]["bias"] = shift * rng.standard_normal(params[name]["bias"].shape)
+        return np.abs(signs @ an.multi_head_attention(corners, keys, keys, params, heads=len(heads))[0]).max()
+
+    scale = np.abs(u @ wide[3]).max()
+    assert difference(*narrow) < 1e-9
+    assert difference(wide) > 1e-3 * scale
+
+
 def radon(keys):
     """The two sets of the lemma, the smaller first."""
     c = null_space(np.hstack([keys, np.ones((len(keys), 1))]).T)[:, 0]
@@ -142,7 +175,7 @@ def means_error(P, Wv, Wo, A):
     return ((N - tau[:, None, None] * np.eye(N.shape[-1])) ** 2).sum()
 
 
-@pytest.mark.claim("thm-two-lookups")
+@pytest.mark.claim("lem-means-floor")
 def test_the_expected_error_is_the_sum_of_norms(rng):
     d, A = 4, [0, 2]
     P, _ = an.softmax(rng.standard_normal((2, d)))
@@ -153,7 +186,7 @@ def test_the_expected_error_is_the_sum_of_norms(rng):
     compare(sampled, means_error(P, Wv, Wo, A), name="error", rtol=0.02)
 
 
-@pytest.mark.claim("thm-two-lookups")
+@pytest.mark.claim("lem-means-floor")
 @pytest.mark.parametrize(("d", "h"), [(3, 3), (4, 2), (6, 2), (6, 3), (4, 4)])
 def test_narrow_heads_of_equal_total_width_cannot(d, h):
     """Descend on everything but the keys: queries and all values. The bound holds on the way and at the end."""
@@ -177,7 +210,7 @@ def test_narrow_heads_of_equal_total_width_cannot(d, h):
     assert error < d / len(A), "better than giving up"
 
 
-@pytest.mark.claim("thm-two-lookups")
+@pytest.mark.claim("lem-means-floor")
 @pytest.mark.parametrize("d", [3, 5])
 def test_the_bound_is_sharp_for_heads_of_width_one(d):
     """All heads select key 1, but the first has the same scalar for key 2: half of its weight goes there."""
@@ -190,7 +223,7 @@ def test_the_bound_is_sharp_for_heads_of_width_one(d):
         assert means_error(P, Wv, np.array([factor] + [1] * (d - 1))[:, None, None] * Wo, [1]) > 1 / 2
 
 
-@pytest.mark.claim("thm-two-lookups")
+@pytest.mark.claim("lem-means-floor")
 @pytest.mark.parametrize("d", [2, 4, 5])
 @pytest.mark.parametrize("beta", [0.5, 3.0, 8.0])
 def test_one_wide_head_can(d, beta):

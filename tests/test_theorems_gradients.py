@@ -47,8 +47,9 @@ def test_the_rules_by_which_vjps_combine(rng):
 def test_linear_map_and_its_transpose_are_adjoint(seed):
     """<dY, X W> = <dY W', X>, exactly the definition of the vjp of a map that is linear in each argument."""
     rng = np.random.default_rng(seed)
-    X, W, b, dY = (rng.standard_normal(shape) for shape in ((5, 3), (3, 7), (7,), (5, 7)))
+    X, W, b, dY = (rng.standard_normal(shape) for shape in ((2, 5, 3), (3, 7), (7,), (2, 5, 7)))
     Y, vjp = an.linear(X, W, b)
+    compare(Y, np.einsum("bni,io->bno", X, W) + b, name="Y", atol=1e-12)
     dX, dW, db = vjp(dY)
     linear_part = (dY * (Y - b)).sum()
     compare((dX * X).sum(), linear_part, name="<dX, X>", atol=1e-10)

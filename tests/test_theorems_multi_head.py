@@ -1,5 +1,6 @@
 """The results of the pages on many heads and on their cost: two forms, one function; what is equal and what is not."""
 
+import weakref
 from functools import reduce
 
 import numpy as np
@@ -244,12 +245,15 @@ def test_parameters_that_can_be_spared(seed):
 @pytest.mark.claim("exr-nested-checkpoints")
 @pytest.mark.parametrize("r", [0, 1, 3])
 def test_checkpoints_within_checkpoints_run_each_layer_r_plus_two_times(r, rng):
-    runs = [0] * 2**r
+    runs, inputs, alive = [0] * 2**r, [], []
 
     def nested(i, size):
         def f(X):
             if size == 1:
                 runs[i] += 1
+                inputs.append(weakref.ref(X))
+                if runs[-1] == r + 2 and not alive:  # the backward pass of the last layer begins
+                    alive.extend({id(ref()) for ref in inputs if ref() is not None})
                 Y, vjp = an.attention(X, X, X)
                 return Y, lambda dY: sum(vjp(dY))
             halves = [nested(i, size // 2), nested(i + size // 2, size // 2)]
@@ -264,6 +268,7 @@ def test_checkpoints_within_checkpoints_run_each_layer_r_plus_two_times(r, rng):
     assert runs == [1] * 2**r
     vjp(dY)
     assert runs == [r + 2] * 2**r
+    assert len(alive) == r + 1, "inputs of layers that are held at the worst moment"
 
 
 @pytest.mark.claim("exr-heads-parameters", "exr-narrow-heads", "exr-wrong-merge")

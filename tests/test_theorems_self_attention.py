@@ -99,6 +99,8 @@ def test_one_matrix_for_queries_and_keys_gives_the_predecessor_a_third_at_most(w
     assert (2 * S <= np.diag(S) + np.diag(S)[:, None] + 1e-9 * np.abs(S).max()).all()
     longest = np.linalg.norm(X @ W, axis=1).argmax()
     assert S[longest].argmax() == longest
+    U = X @ W / np.linalg.norm(X @ W, axis=1, keepdims=True)  # queries of one length: everyone prefers itself
+    assert (call(world, "attention_weights", U, U).argmax(1) == np.arange(n)).all()
     circle = rng.permutation(n)[:r]
     back, ahead, self_ = (log_P[circle, np.roll(circle, s)].mean() for s in (1, -1, 0))
     compare(back, ahead, name="predecessor and successor", atol=1e-8)
