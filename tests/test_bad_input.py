@@ -1,5 +1,6 @@
 """Bad input gets one clear sentence: which argument, its shape or dtype, and what was expected. In both worlds."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -196,7 +197,7 @@ BAD = [
     ("softmax_entropy", (np.full((2, 3), -np.inf),), {}, r"row \(0,\) may attend to no key"),
     ("causal_mask", (3, 2), {}, r"n = 3 queries and m = 2 keys; .* at least as many keys as queries"),
     ("causal_mask", (0,), {}, r"n = 0 queries"),
-    ("window_mask", (3, -1), {}, r"width \+ 1 is 0; it must be > 0"),
+    ("window_mask", (3, -1), {}, r"width is -1; it must be >= 0"),
     ("padding_mask", (np.array([2, 0]),), {}, r"lengths is \[2, 0\]; each must lie between 1 and m = 2"),
     ("padding_mask", (np.array([2, 5]), 4), {}, r"each must lie between 1 and m = 4"),
     ("padding_mask", (np.array([2.0, 1.0]),), {}, r"one-dimensional array of integers"),
@@ -235,6 +236,33 @@ BAD = [
     ("alibi_bias", (3, 5, X(2, int)), {}, r"slopes has dtype (torch\.)?int64"),
     ("alibi_bias", (3, 0, X(2)), {}, r"m is 0; it must be > 0"),
 ]
+
+
+W = np.full((3, 3), 1 / 3)
+MEASURES = [
+    ("patterns.entropy", (np.ones((2, 2), int),), r"P has dtype int64; floats are expected"),
+    ("patterns.entropy", (X((0, 3)),), r"P has shape \(0, 3\): its axis -2 is empty; at least one query"),
+    ("patterns.offset_score", (W, 3), r"no query of P, \(3, 3\), has a key at offset 3; choose one nearer to 0"),
+    ("patterns.local_score", (X((2, 3)), 1), r"P has shape \(2, 3\), expected \(\.\.\., n, n\) with n = 2"),
+    ("patterns.local_score", (W, -1), r"width is -1; it must be >= 0"),
+    ("patterns.column_score", (W, np.array([0, 2])), r"columns has shape \(2,\) .*; expected 3 booleans, one per key"),
+    ("patterns.gaussian_window", (3, 0.0), r"sigma is 0\.0; it must be > 0"),
+    ("heads.gate_heads", (PARAMS, np.ones(4)), r"heads is 4; .* divides the width 6 of the output"),
+    ("heads.gate_heads", (PARAMS, np.ones(2, np.float32)), r"W has dtype float64 but gates has float32"),
+    ("heads.gate_gradients", (PARAMS, PARAMS, 5), r"heads is 5; .* divides the width 6"),
+    ("heads.prune_heads", (PARAMS, np.zeros(2, bool)), r"expected booleans, one per head, at least one of them True"),
+    ("heads.prune_heads", (PARAMS, np.ones(2)), r"expected booleans, one per head"),
+    ("heads.prune_heads", (PARAMS, np.ones(4, bool)), r"heads is 4; .* divides the width 6 of params\['query'\]"),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "message"), MEASURES, ids=[f"{i}-{m[0]}" for i, m in enumerate(MEASURES)])
+def test_measures_name_the_argument_too(name, args, message):
+    module, function = name.split(".")
+    f = getattr(importlib.import_module(f"attnmath.{module}"), function)
+    with pytest.raises(ValueError, match=message) as error:
+        f(*args)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 300
 
 
 def to_torch(value):

@@ -291,12 +291,12 @@ WRONG = {
             "normalises the mixed weights again",
             talk(("P)\n\n", "P)\n    R = R / R.sum(-1, keepdims=True)\n\n")),
         ),
-        "one-mixing": ("mixes the scores only", talk((" = np.einsum(\"cs,...snm->...cnm\", B, P)", " = P"))),
+        "one-mixing": ("mixes the scores only", talk((' = np.einsum("cs,...snm->...cnm", B, P)', " = P"))),
         "mixed-scores": (
             "mixes scores twice, softmax at the end",
             talk(
                 ("    Z = np.where", '    Z = np.einsum("cs,...snm->...cnm", B, Z)\n    Z = np.where'),
-                (" = np.einsum(\"cs,...snm->...cnm\", B, P)", " = P"),
+                (' = np.einsum("cs,...snm->...cnm", B, P)', " = P"),
             ),
         ),
         "no-row-correction": (
@@ -304,8 +304,14 @@ WRONG = {
             talk(("P * (dP - (P * dP).sum(-1, keepdims=True))", "P * dP")),
         ),
         "late-root": ("dQ and dK not divided by the square root", talk(("dZ) / root", "dZ)"))),
-        "double-root": ("dA divided by the square root a second time", talk(("np.tensordot(dZ, S,", "np.tensordot(dZ / root, S,"))),
-        "unmixed-values": ("dV with the weights before the mixing", talk(("np.swapaxes(R, -1, -2)", "np.swapaxes(P, -1, -2)"))),
+        "double-root": (
+            "dA divided by the square root a second time",
+            talk(("np.tensordot(dZ, S,", "np.tensordot(dZ / root, S,")),
+        ),
+        "unmixed-values": (
+            "dV with the weights before the mixing",
+            talk(("np.swapaxes(R, -1, -2)", "np.swapaxes(P, -1, -2)")),
+        ),
         "unmixed-cotangent": (
             "the cotangent reaches the weights without being mixed back",
             talk(('np.einsum("cs,...cnm->...snm", B, dR)', "dR")),
@@ -314,7 +320,11 @@ WRONG = {
         "unstable": ("softmax without subtracting the maximum", talk(("Z - Z.max(-1, keepdims=True)", "Z"))),
         "mutates": (
             "scales the queries in place",
-            talk(("    S = Q @", "    Q /= root\n    S = Q @"), ("-2) / root\n    Z", "-2)\n    Z"), ("dZ) / root", "dZ) / root")),
+            talk(
+                ("    S = Q @", "    Q /= root\n    S = Q @"),
+                ("-2) / root\n    Z", "-2)\n    Z"),
+                ("dZ) / root", "dZ) / root"),
+            ),
         ),
     },
     "fused": {
@@ -325,7 +335,10 @@ WRONG = {
                 ('"key" if place == per', '"key" if block < heads + key_heads'),
             ),
         ),
-        "triples": ("a query, a key and a value in turn, however many share a key", fused(("per = heads // key_heads", "per = 1"))),
+        "triples": (
+            "a query, a key and a value in turn, however many share a key",
+            fused(("per = heads // key_heads", "per = 1")),
+        ),
         "value-first": (
             "the value before the key",
             fused(('("key" if place == per else "value")', '("value" if place == per else "key")')),
@@ -392,7 +405,10 @@ def from_fused(weight, bias, heads, key_heads):
     },
     "pool": {
         "mean": ("the mean of the key matrices", pool((GRAM, "gram = np.eye(k)"))),
-        "first": ("the first key matrix of the group", pool(("range(j * times, (j + 1) * times)", "range(j * times, j * times + 1)"))),
+        "first": (
+            "the first key matrix of the group",
+            pool(("range(j * times, (j + 1) * times)", "range(j * times, j * times + 1)")),
+        ),
         "sizes": (
             "a mean weighted by the size of the queries, one number per head",
             pool((GRAM, "gram = (Q * Q).sum() * np.eye(k)")),
@@ -401,13 +417,19 @@ def from_fused(weight, bias, heads, key_heads):
             "a mean weighted column by column",
             pool((GRAM, "gram = np.diag((Q * Q).sum(0))")),
         ),
-        "tiled": ("every g-th head in a group", pool(("range(j * times, (j + 1) * times)", "range(j, heads, key_heads)"))),
+        "tiled": (
+            "every g-th head in a group",
+            pool(("range(j * times, (j + 1) * times)", "range(j, heads, key_heads)")),
+        ),
         "one-group": (
             "one matrix for all heads, repeated",
             pool(("range(j * times, (j + 1) * times)", "range(heads)")),
         ),
         "keys-gram": ("weighted by the keys", pool(("rows @ Wq[:, mine]", "rows @ Wk[:, mine]"))),
-        "weights-gram": ("weighted by the query matrices, not by the queries", pool((GRAM, "gram = Wq[:, mine].T @ Wq[:, mine]"))),
+        "weights-gram": (
+            "weighted by the query matrices, not by the queries",
+            pool((GRAM, "gram = Wq[:, mine].T @ Wq[:, mine]")),
+        ),
         "centred": ("takes the mean query away first", pool((GRAM, "Q = Q - Q.mean(0)\n            gram = Q.T @ Q"))),
         "summed-queries": (
             "adds the queries of the heads, not their products",
@@ -425,13 +447,20 @@ def from_fused(weight, bias, heads, key_heads):
             "an inverse that may not exist",
             pool((SOLVED, "found.append((np.linalg.inv(G) @ right).T)")),
         ),
-        "ridge": ("a small ridge", pool(("np.linalg.pinv(G, rcond=1e-10, hermitian=True)", "np.linalg.inv(G + 1e-6 * np.eye(k))"))),
-        "first-sequence": ("the first sequence of the batch only", pool(("X.reshape(-1, d)", "X.reshape(-1, *X.shape[-2:])[0]"))),
+        "ridge": (
+            "a small ridge",
+            pool(("np.linalg.pinv(G, rcond=1e-10, hermitian=True)", "np.linalg.inv(G + 1e-6 * np.eye(k))")),
+        ),
+        "first-sequence": (
+            "the first sequence of the batch only",
+            pool(("X.reshape(-1, d)", "X.reshape(-1, *X.shape[-2:])[0]")),
+        ),
         "all-pairs": (
             "fits scores of all pairs of rows",
             pool(
                 (
-                    "            gram = Q.T @ Q\n            G = G + gram\n            right = right + gram @ Wk[:, mine].T\n",
+                    "            gram = Q.T @ Q\n            G = G + gram\n"
+                    "            right = right + gram @ Wk[:, mine].T\n",
                     "            S = Q @ (rows @ Wk[:, mine]).T\n"
                     "            G = G + Q.T @ Q\n"
                     "            right = right + Q.T @ S @ np.linalg.pinv(rows.T)\n",
@@ -446,7 +475,7 @@ def from_fused(weight, bias, heads, key_heads):
         ),
         "old-root": ("the new width's root left out", narrow(("s[:k] * k**0.5", "s[:k]"))),
         "split-root": ("the new width's root on the keys too", narrow(("T[:k].T for", "T[:k].T * k**0.5 for"))),
-        "no-query-bias": ("no query bias", narrow(("bias\": query[-1]", "bias\": 0 * query[-1]"))),
+        "no-query-bias": ("no query bias", narrow(('bias": query[-1]', 'bias": 0 * query[-1]'))),
         "bias-after": (
             "the rank without the query bias",
             narrow(
@@ -496,7 +525,10 @@ def from_fused(weight, bias, heads, key_heads):
             ),
         ),
         "width-zero": ("width 0 where nothing is left", narrow(("return max(1, max(", "return max(0, max("))),
-        "twice": ("the singular values on both sides", narrow(("T[:v] for _, _, T", "s[:v, None] * T[:v] for _, s, T"))),
+        "twice": (
+            "the singular values on both sides",
+            narrow(("T[:v] for _, _, T", "s[:v, None] * T[:v] for _, s, T")),
+        ),
         "mutates": ("adds to the caller's output bias", narrow(("bo + bv @ Wo", "bo.add_(bv @ Wo)"))),
     },
     "gate": {
@@ -527,9 +559,15 @@ def from_fused(weight, bias, heads, key_heads):
         "slope-tanh": ("the derivative of tanh", gate(("dG * G * (1 - G)", "dG * (1 - G**2)"))),
         "gate-twice": ("the gate's gradient from gated outputs", gate(("(C * dC).sum", "(G * C * dC).sum"))),
         "not-transposed": ("dX through Wg instead of its transpose", gate(("dA @ Wg.T", "dA @ Wg"))),
-        "ungated-heads": ("dH without the gates", gate(("dH = G * (dC", "dH = (dC"), ("-2))\n        dG", "-2)) + 0 * G\n        dG"))),
+        "ungated-heads": (
+            "dH without the gates",
+            gate(("dH = G * (dC", "dH = (dC"), ("-2))\n        dG", "-2)) + 0 * G\n        dG")),
+        ),
         "ungated-output": ("dWo without the gates", gate(("np.swapaxes(G * H, -1, -2)", "np.swapaxes(H, -1, -2)"))),
-        "last-position": ("the bias gradient of the last position", gate(("dA.sum((*batch, -2))", "dA[..., -1, :].sum(batch)"))),
+        "last-position": (
+            "the bias gradient of the last position",
+            gate(("dA.sum((*batch, -2))", "dA[..., -1, :].sum(batch)")),
+        ),
         "per-sequence": ("one gate matrix gradient per sequence", gate(("@ dA).sum(batch)", "@ dA)"))),
         "overflow": (
             "a sigmoid by exp(a) / (1 + exp(a))",
@@ -540,7 +578,10 @@ def from_fused(weight, bias, heads, key_heads):
                 )
             ),
         ),
-        "mutates": ("gates the heads in place", gate(("np.swapaxes(G * H, -1, -2)", "np.swapaxes(np.multiply(H, G, out=H), -1, -2)"))),
+        "mutates": (
+            "gates the heads in place",
+            gate(("np.swapaxes(G * H, -1, -2)", "np.swapaxes(np.multiply(H, G, out=H), -1, -2)")),
+        ),
     },
     "removal": {
         "sum": ("a sum over the sequences", form((".ravel() / b", ".ravel()"), ("C.T / b", "C.T"))),
@@ -577,7 +618,10 @@ def from_fused(weight, bias, heads, key_heads):
         "singles": ("adds what each head costs alone", choice((COST, "(np.diag(M)[a] / 2 - g[a]).sum()"))),
         "linear": ("the gradient only", choice((COST, "-g[a].sum()"))),
         "not-halved": ("the interactions twice", choice((COST, "M[np.ix_(a, a)].sum() - g[a].sum()"))),
-        "dearest": ("the most expensive heads", choice(("cost < best", "-cost < best"), ("best, chosen = cost", "best, chosen = -cost"))),
+        "dearest": (
+            "the most expensive heads",
+            choice(("cost < best", "-cost < best"), ("best, chosen = cost", "best, chosen = -cost")),
+        ),
         "kept": (
             "the heads that stay",
             choice(("return chosen", "return tuple(i for i in range(len(g)) if i not in chosen)")),
@@ -636,7 +680,10 @@ def reversible(layers, X1, X2):
             "keeps the input of every layer, as checkpointing does",
             reverse(
                 ("    Y1, Y2 = X1, X2\n", "    Y1, Y2, kept = X1, X2, []\n"),
-                ("    for f, g in layers:\n        Y1 = Y1", "    for f, g in layers:\n        kept.append(Y2)\n        Y1 = Y1"),
+                (
+                    "    for f, g in layers:\n        Y1 = Y1",
+                    "    for f, g in layers:\n        kept.append(Y2)\n        Y1 = Y1",
+                ),
                 ("for f, g in reversed(layers):", "for (f, g), B in zip(reversed(layers), reversed(kept)):"),
                 ("            B = B - y\n", ""),
             ),
@@ -675,10 +722,19 @@ def reversible(layers, X1, X2):
                 )
             ),
         ),
-        "exchanged": ("f and g exchanged", reverse(("for f, g in layers:", "for g, f in layers:"), ("for f, g in reversed", "for g, f in reversed"))),
-        "forward-order": ("goes back through the layers in the order of the way there", reverse(("reversed(layers)", "layers"))),
+        "exchanged": (
+            "f and g exchanged",
+            reverse(("for f, g in layers:", "for g, f in layers:"), ("for f, g in reversed", "for g, f in reversed")),
+        ),
+        "forward-order": (
+            "goes back through the layers in the order of the way there",
+            reverse(("reversed(layers)", "layers")),
+        ),
         "plus": ("adds where it has to subtract", reverse(("B = B - y", "B = B + y"), ("A = A - y", "A = A + y"))),
-        "not-undone": ("takes every part at the outputs of the chain", reverse(("            B = B - y\n", ""), ("            A = A - y\n", ""))),
+        "not-undone": (
+            "takes every part at the outputs of the chain",
+            reverse(("            B = B - y\n", ""), ("            A = A - y\n", "")),
+        ),
         "half-undone": ("undoes the second half only", reverse(("            A = A - y\n", ""))),
         "old-cotangent": (
             "f meets the cotangent from before g",
@@ -713,35 +769,58 @@ def reversible(layers, X1, X2):
         ),
         "runs-twice": (
             "runs every part twice on the way back, for the value and for the vjp",
-            reverse(("            B = B - y\n", "            B = B - g(A)[0]\n"), ("            A = A - y\n", "            A = A - f(B)[0]\n")),
+            reverse(
+                ("            B = B - y\n", "            B = B - g(A)[0]\n"),
+                ("            A = A - y\n", "            A = A - f(B)[0]\n"),
+            ),
         ),
         "in-place": (
             "undoes the outputs in place",
             reverse(("B = B - y", "B -= y"), ("A = A - y", "A -= y")),
         ),
-        "mutates": ("adds to the arguments in place", reverse(("Y1 = Y1 + f(Y2)[0]", "Y1 += f(Y2)[0]"), ("Y2 = Y2 + g(Y1)[0]", "Y2 += g(Y1)[0]"))),
+        "mutates": (
+            "adds to the arguments in place",
+            reverse(("Y1 = Y1 + f(Y2)[0]", "Y1 += f(Y2)[0]"), ("Y2 = Y2 + g(Y1)[0]", "Y2 += g(Y1)[0]")),
+        ),
     },
     "cost": {
         "no-two": (
             "one operation for a multiplication and an addition",
-            step(("2 * texts * weights + texts * h * (m + 1) * (2 * k + 2 * k)", "texts * weights + texts * h * (m + 1) * 2 * k")),
+            step(
+                (
+                    "2 * texts * weights + texts * h * (m + 1) * (2 * k + 2 * k)",
+                    "texts * weights + texts * h * (m + 1) * 2 * k",
+                )
+            ),
         ),
         "no-output": ("no output projection", step((" + h * k * d", ""))),
         "all-heads": ("as many key heads as query heads in the projections", step(("2 * d * g * k", "2 * d * h * k"))),
         "keys-only": ("keys without values in the projections", step(("2 * d * g * k", "d * g * k"))),
         "few-scores": ("scores for the key heads only", step(("texts * h * (m + 1) * (2", "texts * g * (m + 1) * (2"))),
-        "no-self": ("the new token does not attend to itself", step(("texts * h * (m + 1) * (2", "texts * h * m * (2"))),
+        "no-self": (
+            "the new token does not attend to itself",
+            step(("texts * h * (m + 1) * (2", "texts * h * m * (2")),
+        ),
         "recomputed": (
             "projects the keys and values of all tokens again",
             step(("2 * texts * weights", "2 * texts * (weights + m * 2 * d * g * k)")),
         ),
-        "weights-per-text": ("reads the weights once for each text", step(("itemsize * weights", "itemsize * texts * weights"))),
+        "weights-per-text": (
+            "reads the weights once for each text",
+            step(("itemsize * weights", "itemsize * texts * weights")),
+        ),
         "one-text": ("operations of one text", step(("2 * texts * weights + texts * h", "2 * weights + h"))),
         "shared-cache": ("one cache for all texts", step(("itemsize * texts * cached", "itemsize * cached"))),
         "query-cache": ("a cache for every query head", step(("2 * g * k * (m + 1)", "2 * h * k * (m + 1)"))),
         "half-cache": ("keys without values in the cache", step(("cached = 2 * g", "cached = g"))),
-        "no-write": ("does not write the new key and value", step(("cached = 2 * g * k * (m + 1)", "cached = 2 * g * k * m"))),
-        "numbers": ("counts numbers, not bytes", step(("itemsize * weights", "weights"), ("itemsize * texts * cached", "texts * cached"))),
+        "no-write": (
+            "does not write the new key and value",
+            step(("cached = 2 * g * k * (m + 1)", "cached = 2 * g * k * m")),
+        ),
+        "numbers": (
+            "counts numbers, not bytes",
+            step(("itemsize * weights", "weights"), ("itemsize * texts * cached", "texts * cached")),
+        ),
         "equal": ("the number at which both are equal", balance(("weights // cached + 1", "-(-weights // cached)"))),
         "floor": ("rounds down", balance((" // cached + 1", " // cached"))),
         "no-shared": ("key heads as many as query heads", balance(("d * (h + g)", "2 * d * h"))),
@@ -749,15 +828,33 @@ def reversible(layers, X1, X2):
         "float": ("divides in floating point", balance(("weights // cached + 1", "int(weights / cached) + 1"))),
     },
     "suspect": {
-        "no-biases": ("biases of zero", suspect(("torch.tensor(waves(9 + i, d))", "torch.zeros(d, dtype=torch.float64)"))),
-        "tiny": ("weights so small that attention is uniform", suspect(("torch.tensor(waves(0, n, d))", "1e-3 * torch.tensor(waves(0, n, d))"))),
+        "no-biases": (
+            "biases of zero",
+            suspect(("torch.tensor(waves(9 + i, d))", "torch.zeros(d, dtype=torch.float64)")),
+        ),
+        "tiny": (
+            "weights so small that attention is uniform",
+            suspect(("torch.tensor(waves(0, n, d))", "1e-3 * torch.tensor(waves(0, n, d))")),
+        ),
         "one-position": ("one position", suspect(("n, k = 5,", "n, k = 1,"))),
-        "same-rows": ("rows that are all alike", suspect(("torch.tensor(waves(0, n, d))", "torch.tensor(waves(0, 1, d)).repeat(n, 1)"))),
-        "exact": ("no tolerance", suspect(("torch.allclose(found, guess(fault), rtol=1e-4, atol=1e-4)", "torch.equal(found, guess(fault))"))),
+        "same-rows": (
+            "rows that are all alike",
+            suspect(("torch.tensor(waves(0, n, d))", "torch.tensor(waves(0, 1, d)).repeat(n, 1)")),
+        ),
+        "exact": (
+            "no tolerance",
+            suspect(("torch.allclose(found, guess(fault), rtol=1e-4, atol=1e-4)", "torch.equal(found, guess(fault))")),
+        ),
         "double-tolerance": ("a tolerance for float64", suspect(("rtol=1e-4, atol=1e-4", "rtol=1e-9, atol=1e-9"))),
         "loose": ("a tolerance that lets faults pass", suspect(("rtol=1e-4, atol=1e-4", "rtol=0.5, atol=5"))),
-        "two-heads": ("two heads whatever it is told", suspect(("    n, k = 5, d // heads", "    heads = 2\n    n, k = 5, d // heads"))),
-        "one-head": ("one head, with which no head can be mistaken", suspect(("    n, k = 5, d // heads", "    heads = 1\n    n, k = 5, d // heads"))),
+        "two-heads": (
+            "two heads whatever it is told",
+            suspect(("    n, k = 5, d // heads", "    heads = 2\n    n, k = 5, d // heads")),
+        ),
+        "one-head": (
+            "one head, with which no head can be mistaken",
+            suspect(("    n, k = 5, d // heads", "    heads = 1\n    n, k = 5, d // heads")),
+        ),
         "scale-up": ("looks for scores that are too large", suspect(("(d if fault", "(k / heads if fault"))),
         "last-key": ("expects the last head's keys in all heads", suspect(("K[:1].expand_as", "K[-1:].expand_as"))),
         "merge-split": (
@@ -765,7 +862,8 @@ def reversible(layers, X1, X2):
             suspect(
                 (
                     "        return merged",
-                    '        if fault == "interleaved":\n            merged = torch.stack(list(H), -1).reshape(n, d)\n        return merged',
+                    '        if fault == "interleaved":\n'
+                    "            merged = torch.stack(list(H), -1).reshape(n, d)\n        return merged",
                 )
             ),
         ),
@@ -776,13 +874,189 @@ def reversible(layers, X1, X2):
         "weights-axis": (
             "transposes the weights instead of the axis of softmax",
             suspect(
-                ("torch.softmax(S, -2 if fault == \"axis\" else -1) @ V", "(torch.softmax(S, -1).mT if fault == \"axis\" else torch.softmax(S, -1)) @ V")
+                (
+                    'torch.softmax(S, -2 if fault == "axis" else -1) @ V',
+                    '(torch.softmax(S, -1).mT if fault == "axis" else torch.softmax(S, -1)) @ V',
+                )
             ),
         ),
         "wrong-bias": (
             "looks for a missing query bias",
-            suspect(("            Y[2] = X @ params[\"value\"][\"weight\"]", "            Y[0] = X @ params[\"query\"][\"weight\"]")),
+            suspect(
+                ('            Y[2] = X @ params["value"]["weight"]', '            Y[0] = X @ params["query"]["weight"]')
+            ),
         ),
         "never-right": ("never finds a layer right", suspect(('faults = ("right", "scale"', 'faults = ("scale"'))),
+    },
+}
+
+MESSAGE = {
+    "talk": {
+        "first-transposed": "A is used the other way round",
+        "second-transposed": "B is used the other way round",
+        "exchanged": "you exchanged them",
+        "mask-first": "mask the scores after they are mixed",
+        "mask-weights": "before the second mixing",
+        "no-mask": "your weights ignore the mask",
+        "no-scale": "not divided by the square root",
+        "normalised": "you normalised the mixed weights again",
+        "one-mixing": "you mixed the scores only",
+        "mixed-scores": "you mixed scores with it",
+        "no-row-correction": "row correction",
+        "late-root": "the square root is missing on the way back",
+        "double-root": "you divided again",
+        "unmixed-values": "those before the mixing",
+        "unmixed-cotangent": "go back through B",
+        "mixed-meets": "yours are the mixed ones",
+        "unstable": "subtract each row's largest mixed score",
+        "mutates": "every entry is 0.7071 times",
+    },
+    "fused": {
+        "packed": "you read all queries first",
+        "triples": "a group is two query heads",
+        "value-first": "the key comes before the value",
+        "key-first": "before the queries of a group",
+        "interleaved": "yours takes every eighth row",
+        "tiled": "you dealt them out in turn",
+        "not-transposed": "transpose them",
+        "reshaped": "a reshape is no transpose",
+        "no-factor": "you left the rest out",
+        "inverse-factor": "you multiply where you should divide",
+        "whole-factor": "by the square root of k itself",
+        "weight-only": "the bias has to be divided too",
+        "both-sides": "you divided the keys too",
+        "shares": "you returned a view of it",
+        "mutates": "you changed your argument",
+        "double": "keep the dtype",
+    },
+    "pool": {
+        "mean": "that is the mean, which ignores the queries",
+        "first": "the first matrix of each group",
+        "sizes": "by one number",
+        "diagonal": "each column by itself",
+        "tiled": "you took every g-th one",
+        "one-group": "one matrix for all heads",
+        "keys-gram": "you weighted with the keys",
+        "weights-gram": "you weighted with the query matrices",
+        "centred": "took the mean query away",
+        "summed-queries": "add their squared errors",
+        "times": "every entry is 0.5 times",
+        "inverse": "the best W of least norm exists",
+        "ridge": "the shared key matrices differs in 8 of 8 entries",
+        "first-sequence": "you took the first sequence",
+        "all-pairs": "an array of N² entries",
+    },
+    "narrow": {
+        "no-rescale": "the new one divides by another root",
+        "old-root": "the root of its own width",
+        "split-root": "on one side only",
+        "no-query-bias": "the query bias is part of the form",
+        "bias-after": "your keys are too narrow",
+        "no-value-bias": "it can move to the output",
+        "smallest": "your keys are too narrow",
+        "first-head": "your keys are too narrow",
+        "as-wide": "widths k, v = (3, 3)",
+        "factors": "widths k, v = (2, 2)",
+        "not-zero": "take singular values of 1e-10 of the largest for 0",
+        "absolute": "the least possible are (3, 3)",
+        "one-scale": "the least possible are (2, 2)",
+        "width-zero": "a layer of zeros keeps heads of width 1",
+        "twice": "belong to one factor",
+        "mutates": "you changed your argument",
+    },
+    "gate": {
+        "softmax": "your gates compete",
+        "no-bias": "your gates have no bias",
+        "tanh": "your gates are tanh(a)",
+        "mean-gate": "one gate for all positions",
+        "wrong-axis": "swap the axes, do not reshape",
+        "wrong-merge": "you took every h-th row",
+        "no-slope": "it lacks the derivative of the sigmoid",
+        "slope-tanh": "that is the derivative of tanh",
+        "gate-twice": "before the gate, not after it",
+        "not-transposed": "through the transpose of Wg",
+        "ungated-heads": "passes its gate",
+        "ungated-output": "yours are not gated",
+        "last-position": "add up what they send",
+        "per-sequence": "has shape (2, 3, 4, 2)",
+        "overflow": "inf / inf is nan",
+        "mutates": "you changed your argument",
+    },
+    "removal": {
+        "sum": "L is their mean",
+        "per-position": "L is a mean over sequences",
+        "no-output-map": "you compare the heads before it",
+        "no-interaction": "interact",
+        "half": "that is half of M",
+        "sign": "the sign is wrong",
+        "absolute": "you took absolute values",
+        "interleaved": "you took every h-th row",
+        "padding": "select the real positions",
+        "times-zero": "0 times nan is nan",
+        "mutates": "you changed your argument H",
+        "singles": "what each head costs alone",
+        "linear": "the gradient only",
+        "not-halved": "mind the half",
+        "dearest": "the most expensive pair",
+        "kept": "these are the heads that stay",
+        "greedy": "the cheapest head first",
+        "up-to": "two heads were asked for",
+    },
+    "reverse": {
+        "keeps-all": "8 arrays from inside the four layers",
+        "keeps-states": "arrays from inside the four layers",
+        "keeps-input": "1 arrays from inside the four layers",
+        "parallel": "g reads the new first half",
+        "exchanged": "f and g are exchanged",
+        "forward-order": "the last layer is the first on the way back",
+        "plus": "to undo it, subtract",
+        "not-undone": "undo the layers one by one",
+        "half-undone": "you undo the second half only",
+        "old-cotangent": "what g sends included",
+        "no-identity": "the path past f and g is missing",
+        "no-g": "nothing comes back through g",
+        "f-first": "g was called last, so it is undone first",
+        "runs-twice": "called the 8 parts 16 times",
+        "in-place": "after the backward pass (you changed them)",
+        "mutates": "you changed your argument",
+    },
+    "cost": {
+        "no-two": "are two operations",
+        "no-output": "the output projection is missing",
+        "all-heads": "g key heads to project",
+        "keys-only": "two projections",
+        "few-scores": "each of the h query heads has scores",
+        "no-self": "attends to itself too",
+        "recomputed": "only the new token is projected",
+        "weights-per-text": "read once for all texts",
+        "one-text": "every text has a token",
+        "shared-cache": "a cache of its own",
+        "query-cache": "the cache holds g heads",
+        "half-cache": "both cached",
+        "no-write": "are written",
+        "numbers": "these are numbers, not bytes",
+        "equal": "not yet larger",
+        "floor": "you rounded down",
+        "no-shared": "keys and values have g heads in the weights",
+        "per-head": "the cache holds g heads",
+        "float": "is not exact",
+    },
+    "suspect": {
+        "no-biases": "thrifty: the answer is 'bias', you say 'right'",
+        "tiny": "lukewarm: the answer is 'scale', you say 'right'",
+        "one-position": "choose inputs on which this fault shows",
+        "same-rows": "choose inputs on which this fault shows",
+        "exact": "float32 rounds, which is not a fault",
+        "double-tolerance": "float32 rounds, which is not a fault",
+        "loose": "choose inputs on which this fault shows",
+        "two-heads": "with the right number of heads",
+        "one-head": "with the right number of heads",
+        "scale-up": "lukewarm: the answer is 'scale', you say None",
+        "last-key": "the answer is 'one-key', you say None",
+        "merge-split": "the answer is 'interleaved', you say None",
+        "swap-merged": "hasty: the answer is 'no-swap', you say None",
+        "weights-axis": "the answer is 'axis', you say None",
+        "wrong-bias": "thrifty: the answer is 'bias', you say None",
+        "never-right": "honest: the answer is 'right', you say None",
     },
 }

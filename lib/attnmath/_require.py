@@ -126,6 +126,12 @@ def odd(name, shape, axis):
         )
 
 
+def nonnegative(name, value):
+    """Zero or more."""
+    if not value >= 0:
+        raise ValueError(f"{name} is {value!r}; it must be >= 0")
+
+
 def divides(heads, d, name):
     """The number of heads divides the width."""
     if not isinstance(heads, int) or heads < 1 or d % heads:

@@ -79,7 +79,7 @@ def local_score(P, width: int):
     0.625
     """
     sizes = _require.shapes(P=(_maps(P), "... n n"))
-    _require.positive("width + 1", width + 1)
+    _require.nonnegative("width", width)
     i = np.arange(sizes["n"])
     return np.where(abs(i[:, None] - i) <= width, P, 0).sum(-1).mean(-1)  # eq:local-score
 

@@ -90,8 +90,9 @@ def load_hf(model: nn.Module) -> Converted:
 
     Examples
     --------
+    >>> import torch
     >>> from transformers import GPT2Config, GPT2LMHeadModel
-    >>> sizes = {"vocab_size": 11, "n_positions": 5, "n_embd": 4, "n_layer": 1, "n_head": 2}
+    >>> sizes = {"vocab_size": 11, "n_positions": 5, "n_embd": 4, "n_layer": 1, "n_head": 2, "eos_token_id": 0}
     >>> gpt2 = load_hf(GPT2LMHeadModel(GPT2Config(**sizes)))
     >>> gpt2(torch.tensor([[3, 1, 4]])).shape
     torch.Size([1, 3, 11])

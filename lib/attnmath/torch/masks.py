@@ -58,7 +58,7 @@ def window_mask(n: int, width: int) -> Bool[Array, "n n"]:
             [0, 1, 1]], dtype=torch.int32)
     """
     _require.positive("n", n)
-    _require.positive("width + 1", width + 1)
+    _require.nonnegative("width", width)
     i = torch.arange(n)
     return abs(i[:, None] - i) <= width  # eq:window-mask
 
