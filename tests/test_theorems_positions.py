@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import attnmath.numpy as an
@@ -55,6 +55,8 @@ def test_a_shift_is_one_rotation_for_all_positions(d, base, k, other, start):
 @pytest.mark.claim("lem-sinusoid-kernel")
 @few
 @given(widths, bases, st.integers(0, 3000), st.integers(0, 3000))
+@example(4, 10000.0, 7, 7)
+@example(2, 10000.0, 710, 0)  # 710 is nearly a multiple of two pi
 def test_inner_products_depend_on_the_distance(d, base, p, q):
     e, f = (an.sinusoidal_positions(1, d, base, start)[0] for start in (p, q))
     kernel = sum(np.cos(base ** (-2 * i / d) * (p - q)) for i in range(d // 2))
@@ -73,12 +75,22 @@ def test_added_positions_can_do_what_appended_ones_can(seed, words, places):
     x, e = rng.standard_normal((5, words)) @ span_x, rng.standard_normal((5, places)) @ span_e
     W = rng.standard_normal((d, 4))
     compare((x + e) @ W, np.hstack([x, e]) @ np.vstack([W, W]), name="appending with shared weights")
+    apart = rng.standard_normal((2, 2, d, 4))  # query and key maps of words and of places
+    appended = [np.hstack([x, e]) @ np.vstack(list(pair)) for pair in apart]
+    terms = sum(
+        rows @ apart[0, a] @ apart[1, b].T @ others.T
+        for a, rows in enumerate((x, e))
+        for b, others in enumerate((x, e))
+    )
+    compare(appended[0] @ appended[1].T, terms, name="four terms", atol=1e-9 * abs(terms).max())
     A = rng.standard_normal((2, 2, d, d))
     want = x @ A[0, 0] @ x.T + x @ A[0, 1] @ e.T + e @ A[1, 0] @ x.T + e @ A[1, 1] @ e.T
     dual = np.linalg.pinv(np.vstack([span_x, span_e]))
     project = [dual[:, :words] @ span_x, dual[:, words:] @ span_e]
     one = sum(project[a] @ A[a, b] @ project[b].T for a in (0, 1) for b in (0, 1))
     compare((x + e) @ one @ (x + e).T, want, name="four matrices in one", atol=1e-6 * abs(want).max())
+    added = [(x + e) @ sum(project[a] @ pair[a] for a in (0, 1)) for pair in apart]
+    compare(added[0] @ added[1].T, terms, name="at the same width of the head", atol=1e-6 * abs(terms).max())
 
 
 @pytest.mark.parametrize("pairing", ["interleaved", "half"])
