@@ -89,12 +89,12 @@ def test_neither_half_is_enough_for_position_wise(rng):
 
 @pytest.mark.claim("lem-gelu-tanh")
 def test_the_tanh_form_of_gelu_is_off_by_less_than_5e_4():
-    h, slope = 1e-4, 2.83
+    h, slope = 1e-5, 2.83
     x = np.arange(0, 6 + h, h)
     exact, approximate = (np.array([f(np.array([t]))[0].item() for t in (2.699, 2.7)]) for f in (an.gelu, an.gelu_tanh))
     assert np.abs(exact - approximate).max() > 4.7e-4, "the bound is not idle"
     gap = np.abs(an.gelu(x)[0] - an.gelu_tanh(x)[0])
-    assert gap.max() < 4.74e-4 and gap.max() + slope * 1e-5 / 2 < 5e-4
+    assert gap.max() < 4.74e-4 and gap.max() + slope * h / 2 < 5e-4, "between the points of the grid too"
     assert np.abs(np.diff(gap)).max() <= slope * h, "the bound on the slope"
     compare(an.gelu(-x)[0] - an.gelu_tanh(-x)[0], an.gelu(x)[0] - an.gelu_tanh(x)[0], name="even", atol=1e-14)
     far = np.linspace(6, 100, 1000)
@@ -380,6 +380,8 @@ def test_the_bounds_are_attained_and_do_not_widen_with_depth(L, size, c):
     if c < L:
         assert (1 + c / L) ** L <= math.exp(c)
         assert (1 - c / L) ** L >= math.exp(-c / (1 - c / L)) * (1 - 1e-9)
+    if 2 * c <= L:
+        assert (1 - c / L) ** L >= math.exp(-2 * c) * (1 - 1e-9)
 
 
 @pytest.mark.claim("thm-residual-gradient")
@@ -417,4 +419,4 @@ def test_depth_in_the_model_that_can_be_solved(pre, s, rng):
     assert abs((dx**2).sum(-1).mean() / d - 1) < 0.08, "the gradient at the bottom"
     identity_path = (last * keep**L) ** 2
     assert math.isclose(identity_path, 1 / (1 + L * s * s) if pre else (1 + s * s) ** -L)
-    compare((dx.mean(0) ** 2).sum() / d, identity_path, name="the mean is the identity path", atol=0.02, rtol=0.05)
+    compare((dx.mean(0) ** 2).sum() / d, identity_path, name="the mean is the identity path", atol=3e-3, rtol=0.03)
