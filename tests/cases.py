@@ -107,22 +107,190 @@ def conv_reference(X, W, b, dilation=1):
     return F.conv1d(past, W.flip(0).permute(2, 1, 0), b, dilation=dilation).transpose(-1, -2)
 
 
-def torch_encoder_layer(X, params):
-    module = nn.TransformerEncoderLayer(D, HEADS, FF, 0.0, "gelu", batch_first=True, dtype=torch.float64)
-    attention, forward = params["attention"], params["feed_forward"]
-    weights = {
-        "self_attn.in_proj_weight": torch.cat([attention[n]["weight"].T for n in ("query", "key", "value")]),
-        "self_attn.in_proj_bias": torch.cat([attention[n]["bias"] for n in ("query", "key", "value")]),
-        "self_attn.out_proj.weight": attention["output"]["weight"].T,
-        "self_attn.out_proj.bias": attention["output"]["bias"],
-        "linear1.weight": forward["up"]["weight"].T,
-        "linear1.bias": forward["up"]["bias"],
-        "linear2.weight": forward["down"]["weight"].T,
-        "linear2.bias": forward["down"]["bias"],
-    }
-    for theirs, ours in (("norm1", "attention_norm"), ("norm2", "feed_forward_norm")):
-        weights |= {f"{theirs}.weight": params[ours]["gain"], f"{theirs}.bias": params[ours]["bias"]}
-    return torch.func.functional_call(module, weights, (X,))
+def torch_layer(kind, params, inputs, norm_first=False, **masks):
+    """`nn.TransformerEncoderLayer` or `nn.TransformerDecoderLayer` that is given our parameters."""
+    module = kind(D, HEADS, FF, 0.0, "gelu", batch_first=True, norm_first=norm_first, dtype=torch.float64)
+    forward, weights = params["feed_forward"], {}
+    for theirs, ours in (("self_attn", "attention"), ("multihead_attn", "cross_attention")):
+        if ours in params:
+            attention = params[ours]
+            weights |= {
+                f"{theirs}.in_proj_weight": torch.cat([attention[n]["weight"].T for n in ("query", "key", "value")]),
+                f"{theirs}.in_proj_bias": torch.cat([attention[n]["bias"] for n in ("query", "key", "value")]),
+                f"{theirs}.out_proj.weight": attention["output"]["weight"].T,
+                f"{theirs}.out_proj.bias": attention["output"]["bias"],
+            }
+    for theirs, ours in (("linear1", "up"), ("linear2", "down")):
+        weights |= {f"{theirs}.weight": forward[ours]["weight"].T, f"{theirs}.bias": forward[ours]["bias"]}
+    norms = [name for name in ("attention_norm", "cross_attention_norm", "feed_forward_norm") if name in params]
+    for i, ours in enumerate(norms, 1):
+        weights |= {f"norm{i}.weight": params[ours]["gain"], f"norm{i}.bias": params[ours]["bias"]}
+    return torch.func.functional_call(module, weights, inputs, masks)
+
+
+def torch_encoder_layer(X, params, norm_first=False, **masks):
+    return torch_layer(nn.TransformerEncoderLayer, params, (X,), norm_first, **masks)
+
+
+def torch_decoder_layer(X, memory, params, norm_first=False, **masks):
+    return torch_layer(nn.TransformerDecoderLayer, params, (X, memory), norm_first, **masks)
+
+
+def torch_stack(X, params, step, norm_first=False):
+    """Layers one after the other, and the last norm if there is one."""
+    for i in range(len(params["layers"])):
+        X = step(X, params["layers"][str(i)], norm_first)
+    return F.layer_norm(X, (D,), *params["norm"].values()) if "norm" in params else X
+
+
+FORBIDDEN = ~torch.ones(M, M).tril().bool()  # as `nn.Transformer` wants it: True where attention is forbidden
+TARGET = IDS[:, ::-1].copy()
+SHORT = ~torch.from_numpy(PADDING)
+
+
+def causal_layer(X, params, norm_first):
+    return torch_encoder_layer(X, params, norm_first, src_mask=FORBIDDEN)
+
+
+def decoder_only_reference(params, norm_first=False):
+    table = params["embeddings"]["word"]
+    X = F.embedding(torch.from_numpy(IDS), 3.0 * table) + params["embeddings"]["position"][:M]
+    Y = torch_stack(X, params, causal_layer, norm_first)
+    return F.linear(Y, params["head"]["weight"].T if "head" in params else table)
+
+
+def transformer_reference(params, norm_first=False):
+    """An encoder-decoder of PyTorch's layers, padding included."""
+
+    def embed(ids, table):
+        X = F.embedding(torch.from_numpy(ids), table["word"])
+        return X + table["position"][:M] + torch.from_numpy(FIXED)[:M]
+
+    def encode(X, p, norm_first):
+        return torch_encoder_layer(X, p, norm_first, src_key_padding_mask=SHORT)
+
+    def decode(X, p, norm_first):
+        return torch_decoder_layer(X, memory, p, norm_first, tgt_mask=FORBIDDEN, memory_key_padding_mask=SHORT)
+
+    source = params.get("source_embeddings", params["embeddings"])
+    memory = torch_stack(embed(IDS, source), params["encoder"], encode, norm_first)
+    Y = torch_stack(embed(TARGET, params["embeddings"]), params["decoder"], decode, norm_first)
+    return F.linear(Y, params["head"]["weight"].T if "head" in params else params["embeddings"]["word"])
+
+
+FIXED = np.random.default_rng(11).standard_normal((POSITIONS, D))
+TURNED = {"query": {"weight": (D, 6 * 4)}, "key": {"weight": (A, 2 * 4)}, "value": {"weight": (V, 2 * V)}}
+TURNED["output"] = {"weight": (6 * V, D)}  # six query heads of width 4, two of keys; no biases
+
+
+def turned_reference(Q, K, V, params, bias):
+    """Grouped heads turned as complex numbers, with what is added to the scores as PyTorch's float mask."""
+
+    def project(name, X, count):
+        return (X @ params[name]["weight"]).unflatten(-1, (count, -1)).transpose(-2, -3)
+
+    def turn(X):
+        angle = torch.arange(X.shape[-2], dtype=X.dtype)[:, None] * 50.0 ** -torch.tensor([0.0, 0.5], dtype=X.dtype)
+        pairs = torch.view_as_complex(X.unflatten(-1, (-1, 2)).contiguous())
+        return torch.view_as_real(torch.polar(torch.ones_like(angle), angle) * pairs).flatten(-2)
+
+    q, k, v = turn(project("query", Q, 6)), turn(project("key", K, 2)), project("value", V, 2)
+    allowed = bias.expand(B, 6, N, M).masked_fill(~torch.from_numpy(MASK), -torch.inf)
+    H = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, enable_gqa=True)
+    return H.transpose(-2, -3).flatten(-2) @ params["output"]["weight"]
+
+
+def turned(function):
+    """Multi-head attention with every option at once, the bias last among the arguments."""
+
+    def call(world, Q, K, V, params, bias):
+        def rotate(X):
+            return world.rotary(X, base=50.0)
+
+        options = {"key_heads": 2, "rotate": rotate, "bias": bias}
+        return getattr(world, function)(Q, K, V, params, 6, const(world, MASK), **options)
+
+    return call
+
+
+def add_bias(function, mask=True):
+    """Attention with an argument that is added to the scores."""
+
+    def call(world, *args):
+        *inputs, bias = args
+        m = mask if mask is True else const(world, mask)
+        return getattr(world, function)(*inputs, m, bias=bias)
+
+    return call
+
+
+def biased_reference(Q, K, V, bias, mask=None):
+    bias = bias.expand(B, N, M)
+    if mask is not None:
+        bias = bias.masked_fill(~torch.from_numpy(mask), -torch.inf)
+    return F.scaled_dot_product_attention(Q, K, V, attn_mask=bias)
+
+
+BUCKETS = {0: 0, -1: 1, -2: 2, -3: 3, -4: 3, 1: 5, 2: 6}  # eight buckets, distance 3, counted by hand
+
+
+def transformer_call(norm_first):
+    def call(world, params):
+        positions = const(world, FIXED)
+        y = params["embeddings"]["word"]
+        positions = positions.to(y.dtype) if isinstance(y, torch.Tensor) else positions.astype(y.dtype)
+        source, target, mask = (const(world, X) for X in (IDS, TARGET, PADDING))
+        options = {"positions": positions, "norm_first": norm_first}
+        return world.transformer(source, target, params, HEADS, mask, **options)
+
+    return call
+
+
+def sublayer_call(norm_first):
+    def call(world, X, network, norm):
+        return world.sublayer(X, lambda Z: world.feed_forward(Z, network), norm, norm_first=norm_first)
+
+    def flat(world, X, network, norm):
+        y = call(world, X, network, norm)
+        if isinstance(y, tuple):
+            Y, vjp = y
+
+            def in_order(dY):
+                dX, dnorm, dnetwork = vjp(dY)
+                return dX, dnetwork, dnorm
+
+            return Y, in_order
+        return y
+
+    return flat
+
+
+def sublayer_reference(norm_first):
+    def network(X, p):
+        return F.gelu(X @ p["up"]["weight"] + p["up"]["bias"]) @ p["down"]["weight"] + p["down"]["bias"]
+
+    def reference(X, p, norm):
+        def normed(X):
+            return F.layer_norm(X, (D,), norm["gain"], norm["bias"])
+
+        return X + network(normed(X), p) if norm_first else normed(X + network(X, p))
+
+    return reference
+
+
+def without_memory(world, X, params):
+    """A decoder layer that has no encoder to look at."""
+    y = world.decoder_layer(X, None, params, HEADS, world.causal_mask(M), norm_first=True)
+    if isinstance(y, tuple):
+        Y, vjp = y
+
+        def two(dY):
+            dX, dmemory, dparams = vjp(dY)
+            assert dmemory is None
+            return dX, dparams
+
+        return Y, two
+    return y
 
 
 def hugging_face_bert(params):
@@ -228,6 +396,32 @@ def rnn_reference(X, h0, W, U, b):
     module = nn.RNN(K, A, batch_first=True, dtype=torch.float64)
     weights = {"weight_ih_l0": W.T, "weight_hh_l0": U.T, "bias_ih_l0": b, "bias_hh_l0": torch.zeros_like(b)}
     return torch.func.functional_call(module, weights, (X, h0[None]))[0]
+
+
+def complex_rotary(X, pairing, base=10000.0, start=0):
+    """Each pair as one complex number, multiplied by e^(i omega p)."""
+    n, k = X.shape[-2:]
+    turns = torch.outer(torch.arange(start, start + n), base ** (-torch.arange(0, k, 2).double() / k))
+    pairs = X.unflatten(-1, (k // 2, 2)) if pairing == "interleaved" else X.unflatten(-1, (2, k // 2)).mT
+    Z = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(turns), turns))
+    return (Z if pairing == "interleaved" else Z.mT).flatten(-2)
+
+
+def llama_rotary(X):
+    """The rotation of Llama in `transformers`."""
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+    n, k = X.shape[-2:]
+    angles = torch.outer(torch.arange(n), 10000.0 ** (-torch.arange(0, k, 2).double() / k)).repeat(1, 2)[None]
+    return apply_rotary_pos_emb(X, X, angles.cos(), angles.sin())[0]
+
+
+def relative_reference(Q, K, table):
+    """Every pair's own vector, gathered: (n, m, k)."""
+    (n, k), m, w = Q.shape[-2:], K.shape[-2], len(table) // 2
+    offset = torch.arange(m)[None] - torch.arange(m - n, m)[:, None]
+    A = table[torch.clamp(offset, -w, w) + w]
+    return torch.einsum("...nk,...nmk->...nm", Q, K.unsqueeze(-3) + A) / k**0.5
 
 
 def tree(*parts):
@@ -408,6 +602,20 @@ CASES = [
         lambda X, W, b: F.linear(X, W.T, b),
     ),
     Case(
+        "affine",
+        "plain",
+        tree((B, N, K), shapes.linear_shapes(K, A)),
+        lambda w, *a: w.affine(*a),
+        lambda X, p: F.linear(X, p["weight"].T, p["bias"]),
+    ),
+    Case(
+        "affine",
+        "no-bias",
+        tree((B, N, K), {"weight": (K, A)}),
+        lambda w, *a: w.affine(*a),
+        lambda X, p: F.linear(X, p["weight"].T),
+    ),
+    Case(
         "layer_norm",
         "plain",
         draw((B, N, K), (K,), (K,)),
@@ -421,6 +629,47 @@ CASES = [
         lambda w, *a: w.layer_norm(*a, 1e-12),
         lambda X, g, b: F.layer_norm(X, (K,), g, b, 1e-12),
     ),
+    Case(
+        "rms_norm",
+        "plain",
+        draw((B, N, K), (K,)),
+        lambda w, *a: w.rms_norm(*a),
+        lambda X, g: F.rms_norm(X, (K,), g, 1e-6),
+    ),
+    Case(
+        "rms_norm",
+        "eps-counts",
+        draw((B, N, K), (K,)),
+        lambda w, *a: w.rms_norm(*a, 0.5),
+        lambda X, g: F.rms_norm(X, (K,), g, 0.5),
+    ),
+    Case(
+        "rms_norm",
+        "wide-range",
+        lambda rng: (1e4 * rng.standard_normal((N, K)), rng.standard_normal(K)),
+        lambda w, *a: w.rms_norm(*a, 1e-12),
+        lambda X, g: F.rms_norm(X, (K,), g, 1e-12),
+    ),
+    Case("relu", "plain", normal(B, N, K), lambda w, X: w.relu(X), F.relu),
+    Case("relu", "kink", lambda rng: (np.array([-1.0, -0.0, 0.0, 2.0]),), lambda w, X: w.relu(X), F.relu),
+    Case("silu", "plain", normal(B, N, K, scale=2.0), lambda w, X: w.silu(X), F.silu),
+    Case("swish", "plain", normal(B, N, K, scale=2.0), lambda w, X: w.swish(X), F.silu),
+    Case("swish", "steeper", normal(B, N, K), lambda w, X: w.swish(X, 1.7), lambda X: F.silu(1.7 * X) / 1.7),
+    Case("swish", "huge", normal(N, K, scale=1e4), lambda w, X: w.swish(X), F.silu),
+    Case(
+        "gelu_tanh",
+        "plain",
+        normal(B, N, K, scale=2.0),
+        lambda w, X: w.gelu_tanh(X),
+        lambda X: F.gelu(X, approximate="tanh"),
+    ),
+    Case(
+        "gelu_tanh",
+        "huge",
+        normal(N, K, scale=1e4),
+        lambda w, X: w.gelu_tanh(X),
+        lambda X: F.gelu(X, approximate="tanh"),
+    ),
     Case("gelu", "plain", normal(B, N, K, scale=2.0), lambda w, X: w.gelu(X), F.gelu),
     Case(
         "feed_forward",
@@ -428,6 +677,39 @@ CASES = [
         tree((B, N, D), shapes.feed_forward_shapes(D, FF)),
         lambda w, X, p: w.feed_forward(X, p),
         lambda X, p: F.gelu(X @ p["up"]["weight"] + p["up"]["bias"]) @ p["down"]["weight"] + p["down"]["bias"],
+    ),
+    Case(
+        "feed_forward",
+        "no-bias",
+        tree((B, N, D), {"up": {"weight": (D, FF)}, "down": {"weight": (FF, D)}}),
+        lambda w, X, p: w.feed_forward(X, p),
+        lambda X, p: F.gelu(X @ p["up"]["weight"]) @ p["down"]["weight"],
+    ),
+    Case(
+        "feed_forward",
+        "relu",
+        tree((B, N, D), shapes.feed_forward_shapes(D, FF)),
+        lambda w, X, p: w.feed_forward(X, p, w.relu),
+        lambda X, p: F.relu(X @ p["up"]["weight"] + p["up"]["bias"]) @ p["down"]["weight"] + p["down"]["bias"],
+    ),
+    Case(
+        "gated_feed_forward",
+        "plain",
+        tree((B, N, D), shapes.gated_feed_forward_shapes(D, FF)),
+        lambda w, X, p: w.gated_feed_forward(X, p),
+        lambda X, p: (F.silu(X @ p["gate"]["weight"]) * (X @ p["up"]["weight"])) @ p["down"]["weight"],
+    ),
+    Case(
+        "gated_feed_forward",
+        "gelu-biases",
+        tree((B, N, D), shapes.feed_forward_shapes(D, FF) | {"gate": shapes.linear_shapes(D, FF)}),
+        lambda w, X, p: w.gated_feed_forward(X, p, w.gelu_tanh),
+        lambda X, p: F.linear(
+            F.gelu(F.linear(X, p["gate"]["weight"].T, p["gate"]["bias"]), approximate="tanh")
+            * F.linear(X, p["up"]["weight"].T, p["up"]["bias"]),
+            p["down"]["weight"].T,
+            p["down"]["bias"],
+        ),
     ),
     Case(
         "multi_head_attention",
@@ -512,6 +794,181 @@ CASES = [
         tree((B, N, D), shapes.encoder_layer_shapes(D, FF)),
         lambda w, X, p: w.encoder_layer(X, p, HEADS),
         torch_encoder_layer,
+    ),
+    Case(
+        "encoder_layer",
+        "pre-norm",
+        tree((B, N, D), shapes.encoder_layer_shapes(D, FF)),
+        lambda w, X, p: w.encoder_layer(X, p, HEADS, norm_first=True),
+        lambda X, p: torch_encoder_layer(X, p, True),
+    ),
+    Case(
+        "attention_weights",
+        "biased",
+        draw((B, N, K), (B, M, K), (1, N, M)),
+        add_bias("attention_weights", MASK),
+        lambda Q, K, bias: biased_reference(Q, K, torch.eye(M, dtype=torch.float64).expand(B, M, M), bias, MASK),
+    ),
+    Case(
+        "attention",
+        "biased",
+        draw((B, N, K), (B, M, K), (B, M, V), (B, N, M)),
+        add_bias("attention"),
+        biased_reference,
+    ),
+    Case(
+        "attention_fused",
+        "biased",
+        draw((B, N, K), (B, M, K), (B, M, V), (B, 1, M)),
+        add_bias("attention_fused"),
+        biased_reference,
+    ),
+    Case(
+        "attention_fused",
+        "biased-masked",
+        draw((B, N, K), (B, M, K), (B, M, V), (N, M)),
+        add_bias("attention_fused", MASK),
+        lambda Q, K, V, bias: biased_reference(Q, K, V, bias, MASK),
+    ),
+    Case(
+        "attention_fused",
+        "biased-heads",  # one bias for every sequence: two groups of heads add to it
+        draw((2, HEADS, N, K), (2, HEADS, M, K), (2, HEADS, M, V), (HEADS, N, M)),
+        add_bias("attention_fused"),
+        lambda Q, K, V, bias: F.scaled_dot_product_attention(Q, K, V, attn_mask=bias.expand(2, HEADS, N, M)),
+    ),
+    Case(
+        "multi_head_attention",
+        "turned",
+        tree((B, N, D), (B, M, A), (B, M, V), TURNED, (6, N, M)),
+        turned("multi_head_attention"),
+        turned_reference,
+    ),
+    Case(
+        "multi_head_attention",
+        "one-bias-for-all-heads",
+        tree((B, N, D), (B, M, A), (B, M, V), TURNED, (B, 1, 1, M)),
+        turned("multi_head_attention"),
+        turned_reference,
+    ),
+    Case(
+        "multi_head_sum",
+        "turned",
+        tree((B, N, D), (B, M, A), (B, M, V), TURNED, (6, N, M)),
+        turned("multi_head_sum"),
+        turned_reference,
+    ),
+    Case(
+        "sublayer",
+        "post-norm",
+        tree((B, N, D), shapes.feed_forward_shapes(D, FF), shapes.norm_shapes(D)),
+        sublayer_call(False),
+        sublayer_reference(False),
+    ),
+    Case(
+        "sublayer",
+        "pre-norm",
+        tree((B, N, D), shapes.feed_forward_shapes(D, FF), shapes.norm_shapes(D)),
+        sublayer_call(True),
+        sublayer_reference(True),
+    ),
+    Case(
+        "encoder",
+        "post-norm",
+        tree((B, N, D), shapes.encoder_shapes(D, FF, 2)),
+        lambda w, X, p: w.encoder(X, p, HEADS),
+        lambda X, p: torch_stack(X, p, torch_encoder_layer),
+    ),
+    Case(
+        "encoder",
+        "pre-norm",
+        tree((B, N, D), shapes.encoder_shapes(D, FF, 2, norm=True)),
+        lambda w, X, p: w.encoder(X, p, HEADS, norm_first=True),
+        lambda X, p: torch_stack(X, p, torch_encoder_layer, True),
+    ),
+    Case(
+        "decoder_layer",
+        "post-norm",
+        tree((B, N, D), (B, M, D), shapes.decoder_layer_shapes(D, FF)),
+        lambda w, X, Y, p: w.decoder_layer(X, Y, p, HEADS, memory_mask=const(w, KEYS)),
+        lambda X, Y, p: torch_decoder_layer(X, Y, p, memory_key_padding_mask=~torch.from_numpy(KEYS[:, 0, 0])),
+    ),
+    Case(
+        "decoder_layer",
+        "pre-norm",
+        tree((B, M, D), (B, N, D), shapes.decoder_layer_shapes(D, FF)),
+        lambda w, X, Y, p: w.decoder_layer(X, Y, p, HEADS, w.causal_mask(M), norm_first=True),
+        lambda X, Y, p: torch_decoder_layer(X, Y, p, True, tgt_mask=FORBIDDEN),
+    ),
+    Case(
+        "decoder_layer",
+        "no-memory",
+        tree((B, M, D), shapes.encoder_layer_shapes(D, FF)),
+        without_memory,
+        lambda X, p: causal_layer(X, p, True),
+    ),
+    Case(
+        "decoder",
+        "plain",
+        tree((B, N, D), (B, M, D), shapes.decoder_shapes(D, FF, 2, norm=True)),
+        lambda w, X, Y, p: w.decoder(X, Y, p, HEADS),
+        lambda X, Y, p: torch_stack(X, p, lambda X, q, first: torch_decoder_layer(X, Y, q, first)),
+        1e-11,
+    ),
+    Case(
+        "relative_bias",
+        "both-sides",
+        normal(8, HEADS),
+        lambda w, table: w.relative_bias(table, N, M, 3),
+        lambda table: torch.stack(
+            [torch.stack([table[BUCKETS[j - i - M + N]] for j in range(M)]) for i in range(N)]
+        ).permute(2, 0, 1),
+    ),
+    Case(
+        "token_embedding",
+        "learned",
+        tree(shapes.token_embedding_shapes(TOKENS, D, POSITIONS)),
+        lambda w, p: w.token_embedding(const(w, IDS), p, 3.0),
+        lambda p: F.embedding(torch.from_numpy(IDS), 3.0 * p["word"]) + p["position"][:M],
+    ),
+    Case(
+        "lm_head",
+        "plain",
+        draw((B, N, D), (TOKENS, D)),
+        lambda w, *a: w.lm_head(*a),
+        lambda X, E: torch.einsum("bnd,td->bnt", X, E),
+    ),
+    Case(
+        "decoder_only",
+        "tied",
+        tree(shapes.decoder_only_shapes(TOKENS, D, FF, 2, POSITIONS)),
+        lambda w, p: w.decoder_only(const(w, IDS), p, HEADS, scale=3.0),
+        decoder_only_reference,
+        1e-11,
+    ),
+    Case(
+        "decoder_only",
+        "untied",
+        tree(shapes.decoder_only_shapes(TOKENS, D, FF, 2, POSITIONS, norm=True, tie=False)),
+        lambda w, p: w.decoder_only(const(w, IDS), p, HEADS, scale=3.0, norm_first=True),
+        lambda p: decoder_only_reference(p, True),
+        1e-11,
+    ),
+    Case(
+        "transformer",
+        "shared",
+        tree(shapes.transformer_shapes(TOKENS, D, FF, 2, POSITIONS, norm=True)),
+        transformer_call(True),
+        lambda p: transformer_reference(p, True),
+        1e-11,
+    ),
+    Case(
+        "transformer",
+        "two-vocabularies",
+        tree(shapes.transformer_shapes(TOKENS, D, FF, 2, POSITIONS, source_vocabulary=TOKENS + 2, tie=False)),
+        transformer_call(False),
+        transformer_reference,
+        1e-11,
     ),
     Case(
         "embedding",
@@ -603,5 +1060,82 @@ CASES = [
         normal(N, M, scale=1e4),
         lambda w, S: w.softmax_entropy(S),
         lambda S: torch.distributions.Categorical(logits=S).entropy(),
+    ),
+    Case(
+        "rotary",
+        "interleaved",
+        normal(B, N, 2 * K),
+        lambda w, X: w.rotary(X),
+        lambda X: complex_rotary(X, "interleaved"),
+    ),
+    Case(
+        "rotary",
+        "half",
+        normal(V, B, N, 2 * K),
+        lambda w, X: w.rotary(X, pairing="half"),
+        llama_rotary,
+    ),
+    Case(
+        "rotary",
+        "start-and-base",
+        normal(N, 2 * K),
+        lambda w, X: w.rotary(X, base=50.0, start=11, pairing="half"),
+        lambda X: complex_rotary(X, "half", 50.0, 11),
+    ),
+    Case(
+        "rotary",
+        "no-batch",
+        normal(0, N, 2 * K),
+        lambda w, X: w.rotary(X),
+        lambda X: complex_rotary(X, "interleaved"),
+    ),
+    Case(
+        "relative_score",
+        "clipped",
+        draw((B, N, K), (B, M, K), (3, K)),
+        lambda w, *a: w.relative_score(*a),
+        relative_reference,
+    ),
+    Case(
+        "relative_score",
+        "wide-table",
+        draw((N, K), (M, K), (A, K)),
+        lambda w, *a: w.relative_score(*a),
+        relative_reference,
+    ),
+    Case(
+        "relative_score",
+        "shared-keys",
+        draw((B, N, K), (M, K), (3, K)),
+        lambda w, *a: w.relative_score(*a),
+        relative_reference,
+    ),
+    Case(
+        "relative_score",
+        "shared-queries",
+        draw((N, K), (B, M, K), (3, K)),
+        lambda w, *a: w.relative_score(*a),
+        relative_reference,
+    ),
+    Case(
+        "relative_score",
+        "more-queries-than-keys",
+        draw((M, K), (N, K), (3, K)),
+        lambda w, *a: w.relative_score(*a),
+        relative_reference,
+    ),
+    Case(
+        "relative_score",
+        "one-key",
+        draw((B, N, K), (B, 1, K), (1, K)),
+        lambda w, *a: w.relative_score(*a),
+        relative_reference,
+    ),
+    Case(
+        "relative_score",
+        "no-batch",
+        draw((0, N, K), (0, M, K), (3, K)),
+        lambda w, *a: w.relative_score(*a),
+        relative_reference,
     ),
 ]

@@ -25,6 +25,9 @@ def without_shape_checks():
 X = np.zeros
 PAIR = {"weight": X((6, 6)), "bias": X(6)}
 PARAMS = dict.fromkeys(["query", "key", "value", "output"], PAIR)
+NORM = {"gain": X(6), "bias": X(6)}
+LAYER = {"attention": PARAMS, "cross_attention": PARAMS, "feed_forward": {"up": PAIR, "down": PAIR}}
+LAYER |= dict.fromkeys(["attention_norm", "cross_attention_norm", "feed_forward_norm"], NORM)
 EMBED = {"word": X((9, 6)), "position": X((4, 6)), "segment": X((1, 6)), "norm": {"gain": X(6), "bias": X(6)}}
 
 # component, arguments, keywords, what the message must say
@@ -93,8 +96,24 @@ BAD = [
         r"row \(2,\) may attend to no key",
     ),
     ("linear", (X((3, 7)), X((6, 4)), X(4)), {}, r"W has shape \(6, 4\), expected \(i, o\) with i = 7"),
+    ("affine", (X((3, 7)), {"weight": X((6, 4))}), {}, r"has shape \(6, 4\), expected \(i, o\) with i = 7"),
+    ("affine", (X((3, 7)), {"bias": X(7)}), {}, r"parameters are \['bias'\]; expected a dict with 'weight'"),
     ("layer_norm", (X((3, 7)), X(7), X(6)), {}, r"bias has shape \(6,\), expected \(d\) with d = 7"),
     ("layer_norm", (X((3, 7)), X(7), X(7), 0.0), {}, r"eps is 0\.0; it must be > 0"),
+    ("rms_norm", (X((3, 7)), X(6)), {}, r"gain has shape \(6,\), expected \(d\) with d = 7"),
+    ("rms_norm", (X((3, 0)), X(0)), {}, r"X has shape \(3, 0\).*at least one component"),
+    ("rms_norm", (X((3, 7)), X(7), 0.0), {}, r"eps is 0\.0; it must be > 0"),
+    ("relu", (X((3,), int),), {}, r"X has dtype (torch\.)?int64"),
+    ("silu", (X((3,), int),), {}, r"X has dtype (torch\.)?int64"),
+    ("gelu_tanh", (X((3,), int),), {}, r"X has dtype (torch\.)?int64"),
+    ("swish", (X((3,), int),), {}, r"X has dtype (torch\.)?int64"),
+    ("swish", (X(3), 0.0), {}, r"beta is 0\.0; it must be > 0"),
+    (
+        "gated_feed_forward",
+        (X((3, 6)), {"gate": {"weight": X((6, 5))}, "up": {"weight": X((6, 4))}, "down": {"weight": X((4, 6))}}),
+        {},
+        r"up has shape \(3, 4\), expected \(\.\.\., n, f\) with f = 5",
+    ),
     ("gelu", (X((3,), int),), {}, r"X has dtype (torch\.)?int64"),
     (
         "multi_head_attention",
@@ -128,6 +147,48 @@ BAD = [
         r"params\['output'\] has 4 rows; expected 2 heads of the values' width 3, 6",
     ),
     ("multi_head_sum", (X((3, 6)), X((5, 6)), X((5, 6)), PARAMS, 2, X((3, 5))), {}, r"masks are boolean"),
+    ("attention", (X((3, 7)), X((5, 7)), X((5, 2))), {"bias": X((5, 3))}, r"bias has shape \(5, 3\), .* \(3, 5\)"),
+    ("attention_fused", (X((3, 7)), X((5, 7)), X((5, 2))), {"bias": X((3, 5), int)}, r"bias has dtype (torch\.)?int64"),
+    (
+        "multi_head_sum",
+        (X((3, 6)), X((5, 6)), X((5, 6)), PARAMS, 2),
+        {"bias": X((3, 3, 5))},
+        r"bias has shape \(3, 3, 5\), which does not broadcast to the scores' shape \(2, 3, 5\)",
+    ),
+    (
+        "decoder_layer",
+        (X((3, 6)), X((5, 4)), LAYER, 2),
+        {},
+        r"W has shape \(6, 6\), expected \(i, o\) with i = 4, the size that X gives it",
+    ),
+    ("decoder_layer", (X((3, 6)), X((5, 6)), LAYER, 4), {}, r"heads is 4; .*divides the width 6 of params"),
+    ("lm_head", (X((3, 6)), X((9, 5))), {}, r"table has shape \(9, 5\), expected \(t, d\) with d = 6"),
+    (
+        "token_embedding",
+        (np.zeros((2, 5), int), {"word": X((9, 6)), "position": X((4, 6))}),
+        {},
+        r"ids has 5 tokens in a row, but there are 4 positions: shorten the text",
+    ),
+    (
+        "decoder_only",
+        (np.array([[1, 9]]), {"embeddings": {"word": X((9, 6))}, "layers": {}}, 2),
+        {},
+        r"ids\[0, 1\] = 9 is outside the vocabulary of 9 tokens",
+    ),
+    (
+        "decoder_only",
+        (np.array([[1, 2]]), {"embeddings": {"word": X((9, 6))}, "layers": {}}, 2, np.ones((1, 3), bool)),
+        {},
+        r"mask has shape .*3.*expected booleans of ids' shape \(1, 2\)",
+    ),
+    (
+        "transformer",
+        (np.array([[1, 2]]), np.array([[1, 2]]), {"embeddings": {"word": X((9, 6))}}, 2, np.ones((1, 2))),
+        {},
+        r"mask has shape .*dtype (torch\.)?float64; expected booleans of ids' shape \(1, 2\)",
+    ),
+    ("relative_buckets", (3, 3, 2), {}, r"count is 2 and distance 128, which makes 0 buckets of one offset"),
+    ("relative_bias", (X((32, 2)), 3, 3, 8), {}, r"count is 32 and distance 8, which makes 8 buckets"),
     ("self_attention", (X((3, 6)), X((6, 2)), X((6, 4)), X((6, 5))), {}, r"Wk has shape \(6, 4\), .* k = 2"),
     ("self_attention", (X((3, 6)), X((5, 2)), X((6, 2)), X((6, 5))), {}, r"Wq has shape \(5, 2\), .* d = 6"),
     ("causal_conv", (X((3, 6)), X((2, 5, 4)), X(4)), {}, r"W has shape \(2, 5, 4\), .* d = 6"),
@@ -161,6 +222,19 @@ BAD = [
     ("unit_norm", (X((2, 3)),), {}, r"X has a row of zeros at \(0,\)"),
     ("rnn", (X((2, 3, 7)), X(4), X((7, 4)), X((4, 4)), X(4)), {}, r"share their leading axes"),
     ("rnn", (X((3, 7)), X(4), X((7, 4)), X((4, 5)), X(4)), {}, r"U has shape \(4, 5\)"),
+    ("sinusoidal_positions", (5, 7), {}, r"d is 7; it must be an even number >= 2"),
+    ("sinusoidal_positions", (0, 6), {}, r"n is 0; it must be > 0"),
+    ("sinusoidal_positions", (5, 6, -1.0), {}, r"base is -1\.0; it must be > 0"),
+    ("rotary", (X((3, 7)),), {}, r"k is 7; it must be an even number >= 2"),
+    ("rotary", (X((3, 6)),), {"pairing": "llama"}, r"pairing is 'llama'; expected one of 'interleaved', 'half'"),
+    ("rotary", (X((3, 6)),), {"base": 0.0}, r"base is 0\.0; it must be > 0"),
+    ("rotary", (X(6),), {}, r"X has shape \(6,\); expected \(\.\.\., n, k\)"),
+    ("half_to_interleaved", (5,), {}, r"k is 5; it must be an even number"),
+    ("relative_score", (X((3, 7)), X((5, 7)), X((4, 7))), {}, r"table has shape \(4, 7\); its axis 0 .* must be odd"),
+    ("relative_score", (X((3, 7)), X((5, 7)), X((3, 6))), {}, r"table has shape \(3, 6\), .* k = 7"),
+    ("alibi_slopes", (0,), {}, r"h is 0; it must be > 0"),
+    ("alibi_bias", (3, 5, X(2, int)), {}, r"slopes has dtype (torch\.)?int64"),
+    ("alibi_bias", (3, 0, X(2)), {}, r"m is 0; it must be > 0"),
 ]
 
 
@@ -202,7 +276,7 @@ def to_torch(value):
 def test_message_names_the_argument_and_the_cure(row, world):
     name, args, keywords, message = row
     f = getattr(world, name)
-    args = args if world is an else tuple(map(to_torch, args))
+    args, keywords = (args, keywords) if world is an else (tuple(map(to_torch, args)), to_torch(keywords))
     with pytest.raises(ValueError) as error:
         f(*args, **keywords)
     text = str(error.value)

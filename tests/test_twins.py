@@ -20,7 +20,8 @@ from cases import CASES
 NAMES = [case.id for case in CASES]
 # reshapes, seen by every case of multi_head_attention; masks and checkpoint, which have no gradient of their own
 HELPERS = {"split_heads", "merge_heads", "share_heads", "checkpoint"}
-HELPERS |= {"additive_mask", "causal_mask", "padding_mask", "window_mask"}
+HELPERS |= {"additive_mask", "causal_mask", "padding_mask", "window_mask", "relative_buckets"}
+HELPERS |= {"alibi_bias", "alibi_slopes", "half_to_interleaved", "sinusoidal_positions"}  # plain arrays too
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)

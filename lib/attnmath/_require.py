@@ -87,6 +87,19 @@ def mask(mask, scores_shape):
         )
 
 
+def bias(bias, scores_shape, like):
+    """An array that is added to the scores: their dtype, and a shape that broadcasts to theirs."""
+    if bias is None:
+        return
+    floats(Q=like, bias=bias)
+    shape, scores_shape = tuple(bias.shape), tuple(scores_shape)
+    if _broadcast(shape, scores_shape) != scores_shape:
+        raise ValueError(
+            f"bias has shape {shape}, which does not broadcast to the scores' shape {scores_shape} "
+            "(…, queries n, keys m)"
+        )
+
+
 def choice(name, value, allowed):
     """A keyword takes one of a few words."""
     if value not in allowed:
@@ -97,6 +110,20 @@ def positive(name, value):
     """A strictly positive number."""
     if not value > 0:
         raise ValueError(f"{name} is {value!r}; it must be > 0")
+
+
+def even(name, value):
+    """A width whose components form pairs."""
+    if not isinstance(value, int) or value < 2 or value % 2:
+        raise ValueError(f"{name} is {value!r}; it must be an even number >= 2, because components are taken in pairs")
+
+
+def odd(name, shape, axis):
+    """A table of offsets -w to w has 2 w + 1 rows."""
+    if shape[axis] % 2 == 0:
+        raise ValueError(
+            f"{name} has shape {tuple(shape)}; its axis {axis} counts the offsets -w to w and must be odd, 2 w + 1"
+        )
 
 
 def nonnegative(name, value):
@@ -133,6 +160,13 @@ def tree(params, shapes_tree, name="params"):
         raise ValueError(f"{name} has shape {tuple(getattr(params, 'shape', ()))}; expected {tuple(shapes_tree)}")
 
 
+def leaf(leaf):
+    """The parameters of one affine map: a weight, and perhaps a bias."""
+    keys = sorted(leaf) if isinstance(leaf, dict) else type(leaf).__name__
+    if keys not in (["weight"], ["bias", "weight"]):
+        raise ValueError(f"an affine map's parameters are {keys}; expected a dict with 'weight' and perhaps 'bias'")
+
+
 def token_ids(ids, vocabulary):
     """Integer ids inside the vocabulary."""
     if not hasattr(ids, "dtype") or "int" not in str(ids.dtype):
@@ -149,6 +183,32 @@ def token_ids(ids, vocabulary):
         raise ValueError(
             f"ids[{', '.join(map(str, where))}] = {int(ids[where])} is outside the vocabulary of {vocabulary} tokens"
         )
+
+
+def positions(n, count):
+    """A position for each token."""
+    if n > count:
+        raise ValueError(f"ids has {n} tokens in a row, but there are {count} positions: shorten the text")
+
+
+def bucket_sizes(count, exact, distance):
+    """A bucket of its own for one offset at least, and a larger distance."""
+    if not 1 <= exact < distance:
+        raise ValueError(
+            f"count is {count} and distance {distance}, which makes {exact} buckets of one offset; "
+            "at least one is needed, and fewer than the distance"
+        )
+
+
+def keys(mask, ids):
+    """A mask of tokens has the ids' shape. Returns it."""
+    if "bool" not in str(getattr(mask, "dtype", None)) or mask.shape != ids.shape:
+        shape, kind = getattr(mask, "shape", None), getattr(mask, "dtype", type(mask).__name__)
+        raise ValueError(
+            f"mask has shape {shape} and dtype {kind}; "
+            f"expected booleans of ids' shape {tuple(ids.shape)}, True for a token"
+        )
+    return mask
 
 
 def causal_sizes(n, m):

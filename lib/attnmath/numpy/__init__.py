@@ -1,5 +1,6 @@
 """Every component in NumPy: ``f(*arrays) -> (y, vjp)``, gradients by hand. Never imports torch."""
 
+from attnmath.numpy.activations import gelu_tanh, relu, silu, swish
 from attnmath.numpy.attention import (
     attention,
     attention_chunked,
@@ -10,19 +11,34 @@ from attnmath.numpy.attention import (
 from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.numpy.checkpoint import checkpoint
 from attnmath.numpy.convolution import causal_conv
+from attnmath.numpy.decoder import decoder, decoder_layer
 from attnmath.numpy.embedding import bert_embedding, embedding
-from attnmath.numpy.encoder import encoder_layer
-from attnmath.numpy.layers import feed_forward, gelu, layer_norm, linear
+from attnmath.numpy.encoder import encoder, encoder_layer
+from attnmath.numpy.layers import affine, feed_forward, gated_feed_forward, gelu, layer_norm, linear, rms_norm
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.numpy.multihead import merge_heads, multi_head_attention, multi_head_sum, share_heads, split_heads
+from attnmath.numpy.positions import (
+    alibi_bias,
+    alibi_slopes,
+    half_to_interleaved,
+    relative_score,
+    rotary,
+    sinusoidal_positions,
+)
 from attnmath.numpy.recurrent import rnn
+from attnmath.numpy.relative_bias import relative_bias, relative_buckets
 from attnmath.numpy.scores import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.numpy.self_attention import self_attention
 from attnmath.numpy.softmax import log_softmax, logsumexp, softmax, softmax_entropy
+from attnmath.numpy.sublayer import sublayer
+from attnmath.numpy.transformer import decoder_only, lm_head, token_embedding, transformer
 
 __all__ = [
     "additive_mask",
     "additive_score",
+    "affine",
+    "alibi_bias",
+    "alibi_slopes",
     "attention",
     "attention_chunked",
     "attention_fused",
@@ -32,14 +48,22 @@ __all__ = [
     "causal_conv",
     "causal_mask",
     "checkpoint",
+    "decoder",
+    "decoder_layer",
+    "decoder_only",
     "dot_score",
     "embedding",
+    "encoder",
     "encoder_layer",
     "feed_forward",
+    "gated_feed_forward",
     "gelu",
+    "gelu_tanh",
     "general_attention",
+    "half_to_interleaved",
     "layer_norm",
     "linear",
+    "lm_head",
     "log_softmax",
     "logsumexp",
     "mean_pool",
@@ -48,14 +72,26 @@ __all__ = [
     "multi_head_sum",
     "multiplicative_score",
     "padding_mask",
+    "relative_bias",
+    "relative_buckets",
+    "relative_score",
+    "relu",
+    "rms_norm",
     "rnn",
+    "rotary",
     "scaled_dot_score",
     "self_attention",
     "sentence_embedding",
     "share_heads",
+    "silu",
+    "sinusoidal_positions",
     "softmax",
     "softmax_entropy",
     "split_heads",
+    "sublayer",
+    "swish",
+    "token_embedding",
+    "transformer",
     "unit_norm",
     "window_mask",
 ]

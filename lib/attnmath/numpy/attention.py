@@ -21,6 +21,7 @@ def attention_weights(
     K: Float[Array, "... m k"],
     mask: Bool[Array, "..."] | bool = True,
     *,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> tuple[Float[Array, "... n m"], Vjp]:
     r"""How much each query attends to each key.
@@ -32,12 +33,13 @@ def attention_weights(
     Q : (..., n, k) queries.
     K : (..., m, k) keys.
     mask : boolean, broadcasts to (..., n, m); True = may attend.
+    bias : broadcasts to (..., n, m), added to the scaled scores; None adds nothing.
     empty_rows : a query that may attend to nothing is an ``"error"``, or gets a row of zeros with ``"zero"``.
 
     Returns
     -------
     P : (..., n, m), rows sum to 1.
-    vjp : dP -> (dQ, dK).
+    vjp : dP -> (dQ, dK), and dbias after them if there is a bias.
 
     Raises
     ------
@@ -58,11 +60,14 @@ def attention_weights(
     _require.nonempty("K", K.shape, -2, sizes["m"], "key")
     S, score_vjp = scaled_dot_score(Q, K)
     _require.mask(mask, S.shape)
-    S = _allow(S, mask)  # eq:masked-scores
+    _require.bias(bias, S.shape, Q)
+    S = _allow(S if bias is None else S + bias, mask)  # eq:masked-scores
     P, softmax_vjp = softmax(S, empty_rows=empty_rows)  # eq:attention-weights
 
     def vjp(dP):
-        return score_vjp(softmax_vjp(dP))  # eq:attention-vjp-qk
+        dS = softmax_vjp(dP)
+        dQ, dK = score_vjp(dS)  # eq:attention-vjp-qk
+        return (dQ, dK) if bias is None else (dQ, dK, sum_to(dS, bias.shape))
 
     return P, vjp
 
@@ -73,6 +78,7 @@ def attention(
     V: Float[Array, "... m v"],
     mask: Bool[Array, "..."] | bool = True,
     *,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> tuple[Float[Array, "... n v"], Vjp]:
     r"""Scaled dot-product attention.
@@ -85,12 +91,13 @@ def attention(
     K : (..., m, k) keys.
     V : (..., m, v) values.
     mask : boolean, broadcasts to (..., n, m); True = may attend.
+    bias : broadcasts to (..., n, m), added to the scaled scores; None adds nothing.
     empty_rows : a query that may attend to nothing is an ``"error"``, or gets an output of zeros with ``"zero"``.
 
     Returns
     -------
     O : (..., n, v); each row lies in the convex hull of the rows of V.
-    vjp : dO -> (dQ, dK, dV).
+    vjp : dO -> (dQ, dK, dV), and dbias after them if there is a bias.
 
     Raises
     ------
@@ -108,13 +115,13 @@ def attention(
     array([[2., 1.]])
     """
     _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
-    P, weights_vjp = attention_weights(Q, K, mask, empty_rows=empty_rows)
+    P, weights_vjp = attention_weights(Q, K, mask, bias=bias, empty_rows=empty_rows)
     O = P @ V  # eq:attention
 
     def vjp(dO):
         dV = T(P) @ dO  # eq:attention-vjp-v
-        dQ, dK = weights_vjp(sum_to(dO @ T(V), P.shape))
-        return dQ, dK, sum_to(dV, V.shape)
+        dQ, dK, *dbias = weights_vjp(sum_to(dO @ T(V), P.shape))
+        return dQ, dK, sum_to(dV, V.shape), *dbias
 
     return O, vjp
 
@@ -129,6 +136,7 @@ def attention_fused(
     V: Float[Array, "... m v"],
     mask: Bool[Array, "..."] | bool = True,
     *,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> tuple[Float[Array, "... n v"], Vjp]:
     r"""`attention`, fast: one block of queries after the other, in a buffer that is used again, and nothing n x m kept.
@@ -137,12 +145,12 @@ def attention_fused(
 
     Parameters
     ----------
-    Q, K, V, mask, empty_rows : as in `attention`.
+    Q, K, V, mask, bias, empty_rows : as in `attention`.
 
     Returns
     -------
     O : (..., n, v), equal to `attention`'s up to rounding.
-    vjp : dO -> (dQ, dK, dV); it computes the scores again, block by block, from each row's maximum and sum.
+    vjp : dO -> (dQ, dK, dV[, dbias]); it computes the scores again, block by block, from each row's maximum and sum.
 
     Raises
     ------
@@ -166,9 +174,11 @@ def attention_fused(
     _require.nonempty("Q", Q.shape, -1, sizes["k"], "component")
     _require.choice("empty_rows", empty_rows, ("error", "zero"))
     _require.mask(mask, (*sizes["..."], n, m))
+    _require.bias(bias, (*sizes["..."], n, m), Q)
     lead = sizes["..."] or (1,)
     Q, K, V = (np.broadcast_to(X, (*lead, *X.shape[-2:])) for X in (Q, K, V))
     hidden = None if mask is True else np.broadcast_to(~np.asarray(mask), (*lead, n, m))
+    added = None if bias is None else np.broadcast_to(bias, (*lead, n, m))
     c = sizes["k"] ** -0.5
     wide = np.promote_types(Q.dtype, np.float32)
     group, rows = max(1, BLOCK // max(1, n * m)), max(ROWS, BLOCK // m)
@@ -179,6 +189,8 @@ def attention_fused(
     def scores(i, block, out):
         q = Q[*i, block, :]
         S = np.matmul(c * q, T(K[i]), out=out[: len(q), : q.shape[1]])
+        if added is not None:
+            S += added[*i, block, :]
         if hidden is not None:
             np.copyto(S, -np.inf, where=hidden[*i, block, :])
         return S
@@ -205,6 +217,7 @@ def attention_fused(
         share = np.broadcast_to(dO, O.shape) / z
         row = (share * O).sum(-1, keepdims=True)
         dQ, dK, dV = np.empty_like(Q), np.zeros_like(K), np.zeros_like(V)
+        dbias = None if bias is None else np.zeros((1,) * (len(lead) + 2 - bias.ndim) + bias.shape, bias.dtype)
         for i in groups:
             for block in blocks:
                 at = (*i, block)
@@ -217,11 +230,21 @@ def attention_fused(
                 dV[i] += T(E) @ share[at]  # eq:attention-vjp-v
                 dQ[at] = dS @ K[i]  # eq:attention-vjp-qk
                 dK[i] += T(dS) @ Q[at]
+                if dbias is not None:
+                    part = _part(dbias, at)
+                    part += sum_to(dS, part.shape)
         dQ *= c
         dK *= c
-        return tuple(sum_to(dX, shape) for dX, shape in zip((dQ, dK, dV), shapes, strict=True))
+        dinputs = (sum_to(dX, shape) for dX, shape in zip((dQ, dK, dV), shapes, strict=True))
+        return tuple(dinputs) if bias is None else (*dinputs, dbias.reshape(bias.shape))
 
     return O.reshape(*sizes["..."], n, sizes["v"]), vjp
+
+
+def _part(X, at):
+    """The view of X at an index of what X broadcasts to."""
+    whole = [slice(None) if isinstance(i, slice) else 0 for i in at]
+    return X[tuple(w if size == 1 else i for w, i, size in zip(whole, at, X.shape, strict=False))]
 
 
 def _finite(top, hidden):

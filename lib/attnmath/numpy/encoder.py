@@ -1,11 +1,31 @@
-"""One layer of the Transformer's encoder, with the norm after the sum as in the original and in BERT."""
+"""The Transformer's encoder: one layer, and the stack of them."""
+
+from collections.abc import Callable
+from functools import partial
 
 from jaxtyping import Bool, Float
 
-from attnmath.numpy.layers import feed_forward, layer_norm
+from attnmath.numpy.layers import feed_forward, gelu, layer_norm
 from attnmath.numpy.multihead import multi_head_attention
+from attnmath.numpy.relative_bias import relative_bias
+from attnmath.numpy.sublayer import normalise, sublayer
 from attnmath.numpy.types import Array, Vjp
 from attnmath.tree import child
+
+
+def attend(params, heads, mask, **options):
+    """Self-attention as a function of its input alone; vjp: dY -> (dX, dparams[, dbias])."""
+
+    def f(X):
+        H, attention_vjp = multi_head_attention(X, X, X, params, heads, mask, **options)
+
+        def vjp(dH):
+            dQ, dK, dV, *rest = attention_vjp(dH)
+            return dQ + dK + dV, *rest
+
+        return H, vjp
+
+    return f
 
 
 def encoder_layer(
@@ -14,10 +34,17 @@ def encoder_layer(
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
     *,
+    norm_first: bool = False,
+    norm: Callable = layer_norm,
     eps: float = 1e-5,
+    feed_forward: Callable = feed_forward,
+    activation: Callable = gelu,
+    key_heads: int | None = None,
+    rotate: Callable | None = None,
+    bias: Float[Array, "..."] | None = None,
     record: dict | None = None,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
-    r"""Self-attention and a feed-forward network, each added to its input and normalised (post-norm).
+    r"""Self-attention and a feed-forward network, each added to its input and normalised.
 
     .. math:: A = \operatorname{norm}(X + \operatorname{multihead}(X, X, X)),\qquad
               Y = \operatorname{norm}(A + \operatorname{feedforward}(A))
@@ -27,15 +54,20 @@ def encoder_layer(
     X : (..., n, d).
     params : ``{"attention", "attention_norm", "feed_forward", "feed_forward_norm"}``, see
         `attnmath.shapes.encoder_layer_shapes`.
-    heads : h, divides d.
+    heads : h, divides the width of the queries.
     mask : boolean, broadcasts to (..., h, n, n); True = may attend.
-    eps : of both norms.
+    norm_first : False normalises each sum (post-norm), True each sub-layer's input (pre-norm).
+    norm : ``norm(X, gain[, bias], eps) -> (Y, vjp)``, such as `layer_norm`.
+    eps : of every norm.
+    feed_forward : ``feed_forward(X, params, activation) -> (Y, vjp)``.
+    activation : ``a(X) -> (Y, vjp)``, element by element.
+    key_heads, rotate, bias : of the self-attention, as in `multi_head_attention`.
     record : a dict that receives ``["attention"]["weights"]``.
 
     Returns
     -------
     Y : (..., n, d).
-    vjp : dY -> (dX, dparams).
+    vjp : dY -> (dX, dparams), and dbias after them if there is a bias.
 
     Raises
     ------
@@ -44,7 +76,8 @@ def encoder_layer(
 
     References
     ----------
-    Vaswani et al. (2017), section 3.1; Devlin et al. (2019). Appendix B, eq:encoder-attention, eq:encoder-feed-forward.
+    Vaswani et al. (2017), section 3.1; Devlin et al. (2019). Appendix B, eq:encoder-attention, eq:encoder-feed-forward;
+    Chapter 5.
 
     Examples
     --------
@@ -55,22 +88,90 @@ def encoder_layer(
     >>> Y.shape
     (3, 4)
     """
-    H, attention_vjp = multi_head_attention(
-        X, X, X, params["attention"], heads, mask, record=child(record, "attention")
-    )
-    norm = params["attention_norm"]
-    A, attention_norm_vjp = layer_norm(X + H, norm["gain"], norm["bias"], eps)  # eq:encoder-attention
-    F, feed_forward_vjp = feed_forward(A, params["feed_forward"])
-    norm = params["feed_forward_norm"]
-    Y, feed_forward_norm_vjp = layer_norm(A + F, norm["gain"], norm["bias"], eps)  # eq:encoder-feed-forward
+    joint = {"norm_first": norm_first, "norm": norm, "eps": eps}
+    options = {"key_heads": key_heads, "rotate": rotate, "bias": bias, "record": child(record, "attention")}
+    attention = attend(params["attention"], heads, mask, **options)
+    A, attention_vjp = sublayer(X, attention, params["attention_norm"], **joint)  # eq:encoder-attention
+    network = partial(feed_forward, params=params["feed_forward"], activation=activation)
+    Y, network_vjp = sublayer(A, network, params["feed_forward_norm"], **joint)  # eq:encoder-feed-forward
 
     def vjp(dY):
-        dsum, dgain, dbias = feed_forward_norm_vjp(dY)
-        dparams = {"feed_forward_norm": {"gain": dgain, "bias": dbias}}
-        dA, dparams["feed_forward"] = feed_forward_vjp(dsum)
-        dsum, dgain, dbias = attention_norm_vjp(dsum + dA)
-        dparams["attention_norm"] = {"gain": dgain, "bias": dbias}
-        dQ, dK, dV, dparams["attention"] = attention_vjp(dsum)
-        return dsum + dQ + dK + dV, dparams
+        dparams = {}
+        dA, dparams["feed_forward_norm"], dparams["feed_forward"] = network_vjp(dY)
+        dX, dparams["attention_norm"], dparams["attention"], *dbias = attention_vjp(dA)
+        return dX, dparams, *dbias
 
     return Y, vjp
+
+
+def encoder(
+    X: Float[Array, "... n d"],
+    params: dict,
+    heads: int,
+    mask: Bool[Array, "..."] | bool = True,
+    *,
+    norm: Callable = layer_norm,
+    eps: float = 1e-5,
+    distance: int = 128,
+    record: dict | None = None,
+    **options,
+) -> tuple[Float[Array, "... n d"], Vjp]:
+    r"""Encoder layers, one after the other.
+
+    .. math:: X^{l+1} = \operatorname{layer}_l(X^l),\qquad Y = \operatorname{norm}(X^L)\text{ if there is a last norm}
+
+    Parameters
+    ----------
+    X : (..., n, d) embedded tokens.
+    params : ``{"layers": {"0", "1", …}}``; with ``"norm"`` the sum at the end is normalised, as pre-norm needs; with
+        ``"relative"`` (buckets, h) every layer gets that `relative_bias`.
+    heads, mask, norm, eps : as in `encoder_layer`.
+    distance : of `relative_bias`.
+    record : a dict that receives ``["layers"]["0"]["attention"]["weights"]`` and so on.
+    options : further keywords of `encoder_layer`.
+
+    Returns
+    -------
+    Y : (..., n, d).
+    vjp : dY -> (dX, dparams).
+
+    Raises
+    ------
+    ValueError
+        As `encoder_layer`.
+
+    References
+    ----------
+    Vaswani et al. (2017), section 3.1. Chapter 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnmath.shapes import encoder_shapes, random_tree
+    >>> params = random_tree(encoder_shapes(4, 8, layers=2, norm=True), np.random.default_rng(0))
+    >>> Y, vjp = encoder(np.eye(3, 4), params, 2, norm_first=True)
+    >>> Y.shape
+    (3, 4)
+    """
+    vjps, shared, shared_vjp, norm_vjp = [], {}, None, None
+    if "relative" in params:
+        shared["bias"], shared_vjp = relative_bias(params["relative"], X.shape[-2], X.shape[-2], distance)
+    for i in range(len(params["layers"])):
+        layer = {"norm": norm, "eps": eps, "record": child(record, "layers", str(i)), **shared, **options}
+        X, layer_vjp = encoder_layer(X, params["layers"][str(i)], heads, mask, **layer)
+        vjps.append(layer_vjp)
+    if "norm" in params:
+        X, norm_vjp = normalise(X, params["norm"], norm, eps)
+
+    def vjp(dX):
+        dparams, dbias = {"layers": {}}, []
+        if norm_vjp:
+            dX, dparams["norm"] = norm_vjp(dX)
+        for i in reversed(range(len(vjps))):
+            dX, dparams["layers"][str(i)], *dshared = vjps[i](dX)
+            dbias += dshared
+        if shared_vjp:
+            dparams["relative"] = shared_vjp(sum(dbias))
+        return dX, dparams
+
+    return X, vjp

@@ -1,11 +1,13 @@
 """Multi-head attention: the readable sum over heads, and the fused form with all heads side by side in one matrix."""
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Bool, Float
 
 from attnmath import _require
 from attnmath.numpy.attention import attention, attention_fused, attention_weights
-from attnmath.numpy.layers import linear
+from attnmath.numpy.layers import affine
 from attnmath.numpy.types import Array, T, Vjp, sum_to
 
 INPUTS = ("query", "key", "value")
@@ -41,6 +43,8 @@ def multi_head_attention(
     mask: Bool[Array, "..."] | bool = True,
     *,
     key_heads: int | None = None,
+    rotate: Callable | None = None,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
     record: dict | None = None,
 ) -> tuple[Float[Array, "... n o"], Vjp]:
@@ -54,17 +58,21 @@ def multi_head_attention(
     Q, K, V : (..., n, d), (..., m, e), (..., m, c); self-attention passes one array three times.
     params : ``{"query", "key", "value", "output"}``, each ``{"weight", "bias"}``, of the widths (d, h k), (e, g k),
         (c, g v), (h v, o), see `attnmath.shapes.attention_shapes`; head i has the columns ``i k, …, (i + 1) k - 1``.
+        Any of the biases may be missing.
     heads : h.
     mask : boolean, broadcasts to (..., h, n, m); True = may attend. A padding mask of a batch is (b, 1, 1, m).
     key_heads : g, divides h: as many heads for keys and values, each shared by h / g query heads. None is h, multi-head
         attention; 1 is multi-query attention; between them lies grouped-query attention.
+    rotate : ``rotate(X) -> (Y, vjp)``, applied to the queries (..., h, n, k) and the keys (..., g, m, k) of the heads,
+        such as `rotary`; None leaves them.
+    bias : broadcasts to (..., h, n, m), added to the scaled scores; None adds nothing.
     empty_rows : a query that may attend to nothing is an ``"error"``, or gets zeros from each head with ``"zero"``.
     record : a dict that receives ``"weights"``, P (..., h, n, m).
 
     Returns
     -------
     O : (..., n, o).
-    vjp : dO -> (dQ, dK, dV, dparams).
+    vjp : dO -> (dQ, dK, dV, dparams), and dbias after them if there is a bias.
 
     Raises
     ------
@@ -88,25 +96,38 @@ def multi_head_attention(
     g = _require.head_sizes(params, heads, key_heads)
     inputs, counts = dict(zip(INPUTS, (Q, K, V), strict=True)), {"query": heads, "key": g, "value": g}
     projected, vjps = {}, {}
+    turn = {"query": rotate or _stay, "key": rotate or _stay, "value": _stay}
     for name, X in inputs.items():
-        Y, vjps[name] = linear(X, params[name]["weight"], params[name]["bias"])
-        projected[name] = share_heads(split_heads(Y, counts[name]), heads // counts[name])
+        Y, vjps[name] = affine(X, params[name])
+        Y, turn[name] = turn[name](split_heads(Y, counts[name]))
+        projected[name] = share_heads(Y, heads // counts[name])
+    q, k, v = projected.values()
     if record is not None:
-        record["weights"], _ = attention_weights(projected["query"], projected["key"], mask, empty_rows=empty_rows)
-    H, head_vjp = attention_fused(*projected.values(), mask, empty_rows=empty_rows)  # eq:head
-    O, vjps["output"] = linear(merge_heads(H), params["output"]["weight"], params["output"]["bias"])  # eq:multi-head
+        record["weights"], _ = attention_weights(q, k, mask, bias=bias, empty_rows=empty_rows)
+    H, head_vjp = attention_fused(q, k, v, mask, bias=bias, empty_rows=empty_rows)  # eq:head
+    O, vjps["output"] = affine(merge_heads(H), params["output"])  # eq:multi-head
 
     def vjp(dO):
-        dH, dWo, dbo = vjps["output"](dO)
+        dinputs, dparams = [], {}
+        dH, dparams["output"] = vjps["output"](dO)
         dheads = head_vjp(split_heads(dH, heads))  # eq:multi-head-vjp
-        dinputs, dparams = [], {"output": {"weight": dWo, "bias": dbo}}
-        for name, dhead in zip(INPUTS, dheads, strict=True):
-            dX, dW, db = vjps[name](merge_heads(unshare_heads(dhead, heads // counts[name])))
+        for name, dhead in zip(INPUTS, dheads, strict=False):  # a fourth is the bias's
+            dhead = turn[name](unshare_heads(dhead, heads // counts[name]))
+            dX, dparams[name] = vjps[name](merge_heads(dhead))
             dinputs.append(dX)
-            dparams[name] = {"weight": dW, "bias": db}
-        return *dinputs, dparams
+        return *dinputs, dparams, *dheads[3:]
 
     return O, vjp
+
+
+def _stay(X):
+    """The rotation of a model that has none."""
+    return X, lambda dY: dY
+
+
+def _columns(leaf, columns):
+    """A linear map's parameters for some of its outputs."""
+    return {name: X[..., columns] for name, X in leaf.items()}
 
 
 def multi_head_sum(
@@ -118,6 +139,8 @@ def multi_head_sum(
     mask: Bool[Array, "..."] | bool = True,
     *,
     key_heads: int | None = None,
+    rotate: Callable | None = None,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> tuple[Float[Array, "... n o"], Vjp]:
     r"""Multi-head attention as its definition reads: one head after the other, each with its own small matrices.
@@ -127,12 +150,12 @@ def multi_head_sum(
 
     Parameters
     ----------
-    Q, K, V, params, heads, mask, key_heads, empty_rows : as in `multi_head_attention`.
+    Q, K, V, params, heads, mask, key_heads, rotate, bias, empty_rows : as in `multi_head_attention`.
 
     Returns
     -------
     O : (..., n, o), equal to `multi_head_attention`'s up to rounding.
-    vjp : dO -> (dQ, dK, dV, dparams).
+    vjp : dO -> (dQ, dK, dV, dparams[, dbias]).
 
     Raises
     ------
@@ -154,38 +177,57 @@ def multi_head_sum(
     """
     sizes = _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
     g = _require.head_sizes(params, heads, key_heads)
-    _require.mask(mask, (*sizes["..."], heads, sizes["n"], sizes["m"]))
+    shape = (*sizes["..."], heads, sizes["n"], sizes["m"])
+    _require.mask(mask, shape)
+    _require.bias(bias, shape, Q)
     counts = dict(zip(INPUTS, (heads, g, g), strict=True))
+    turn = {"query": rotate or _stay, "key": rotate or _stay, "value": _stay}
     Wo = params["output"]["weight"].reshape(heads, -1, params["output"]["weight"].shape[-1])
-    O, pieces = params["output"]["bias"], []
+    O, pieces = params["output"].get("bias", 0), []
     for i in range(heads):
         mine, vjps, projected = {}, [], []
         for name, X in zip(INPUTS, (Q, K, V), strict=True):
             k = params[name]["weight"].shape[-1] // counts[name]
             j = i * counts[name] // heads  # the key head of query head i
             mine[name] = slice(j * k, (j + 1) * k)
-            Y, vjp = linear(X, params[name]["weight"][:, mine[name]], params[name]["bias"][mine[name]])
+            Y, vjp = affine(X, _columns(params[name], mine[name]))
+            Y, turn_vjp = turn[name](Y)
             projected.append(Y)
-            vjps.append(vjp)
-        of_head = (
-            mask if mask is True or mask is False or mask.ndim < 3 else mask[..., min(i, mask.shape[-3] - 1), :, :]
+            vjps.append((vjp, turn_vjp))
+        H, head_vjp = attention(
+            *projected, _of_head(mask, i), bias=None if bias is None else bias[_head(bias, i)], empty_rows=empty_rows
         )
-        H, head_vjp = attention(*projected, of_head, empty_rows=empty_rows)
         O = O + H @ Wo[i]  # eq:multi-head-sum
         pieces.append((mine, vjps, H, head_vjp))
 
     def vjp(dO):
         dinputs = [np.zeros_like(X) for X in (Q, K, V)]
         dparams = {name: {leaf: np.zeros_like(X) for leaf, X in p.items()} for name, p in params.items()}
+        dbias = () if bias is None else (np.zeros_like(bias),)
         dWo = dparams["output"]["weight"].reshape(Wo.shape)
-        dparams["output"]["bias"] += sum_to(dO, dO.shape[-1:])
+        if "bias" in dparams["output"]:
+            dparams["output"]["bias"] += sum_to(dO, dO.shape[-1:])
         for i, (mine, vjps, H, head_vjp) in enumerate(pieces):
             dWo[i] = sum_to(T(H) @ dO, Wo[i].shape)
-            for a, (name, dY) in enumerate(zip(INPUTS, head_vjp(dO @ Wo[i].T), strict=True)):
-                dX, dW, db = vjps[a](dY)
+            dheads = head_vjp(dO @ Wo[i].T)
+            for a, name in enumerate(INPUTS):
+                linear_vjp, turn_vjp = vjps[a]
+                dX, dleaf = linear_vjp(turn_vjp(dheads[a]))
                 dinputs[a] += dX
-                dparams[name]["weight"][:, mine[name]] += dW
-                dparams[name]["bias"][mine[name]] += db
-        return *dinputs, dparams
+                for leaf, dvalue in dleaf.items():
+                    dparams[name][leaf][..., mine[name]] += dvalue
+            if bias is not None:
+                dbias[0][_head(bias, i)] += dheads[3]
+        return *dinputs, dparams, *dbias
 
     return O, vjp
+
+
+def _head(X, i):
+    """Where head i stands in an array that broadcasts to (..., h, n, m)."""
+    return (..., min(i, X.shape[-3] - 1), slice(None), slice(None)) if X.ndim >= 3 else ...
+
+
+def _of_head(mask, i):
+    """Head i's mask."""
+    return mask if isinstance(mask, bool) else mask[_head(mask, i)]

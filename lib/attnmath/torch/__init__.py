@@ -1,5 +1,6 @@
 """Every component in PyTorch: the names and argument order of `attnmath.numpy`, differentiated by autograd."""
 
+from attnmath.torch.activations import gelu_tanh, relu, silu, swish
 from attnmath.torch.attention import (
     attention,
     attention_chunked,
@@ -10,9 +11,21 @@ from attnmath.torch.attention import (
 from attnmath.torch.bert import Bert, bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.torch.checkpoint import checkpoint
 from attnmath.torch.convolution import causal_conv
+from attnmath.torch.decoder import DecoderLayer, decoder, decoder_layer
 from attnmath.torch.embedding import bert_embedding, embedding
-from attnmath.torch.encoder import EncoderLayer, encoder_layer
-from attnmath.torch.layers import FeedForward, LayerNorm, feed_forward, gelu, layer_norm, linear
+from attnmath.torch.encoder import EncoderLayer, encoder, encoder_layer
+from attnmath.torch.hf import Converted, load_hf
+from attnmath.torch.layers import (
+    FeedForward,
+    LayerNorm,
+    affine,
+    feed_forward,
+    gated_feed_forward,
+    gelu,
+    layer_norm,
+    linear,
+    rms_norm,
+)
 from attnmath.torch.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.torch.modules import ParamTree, from_numpy, to_numpy
 from attnmath.torch.multihead import (
@@ -23,20 +36,38 @@ from attnmath.torch.multihead import (
     share_heads,
     split_heads,
 )
+from attnmath.torch.positions import (
+    alibi_bias,
+    alibi_slopes,
+    half_to_interleaved,
+    relative_score,
+    rotary,
+    sinusoidal_positions,
+)
 from attnmath.torch.recurrent import rnn
+from attnmath.torch.relative_bias import relative_bias, relative_buckets
 from attnmath.torch.scores import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.torch.self_attention import self_attention
 from attnmath.torch.softmax import log_softmax, logsumexp, softmax, softmax_entropy
+from attnmath.torch.sublayer import sublayer
+from attnmath.torch.transformer import DecoderOnly, Transformer, decoder_only, lm_head, token_embedding, transformer
 
 __all__ = [
     "Bert",
+    "Converted",
+    "DecoderLayer",
+    "DecoderOnly",
     "EncoderLayer",
     "FeedForward",
     "LayerNorm",
     "MultiHeadAttention",
     "ParamTree",
+    "Transformer",
     "additive_mask",
     "additive_score",
+    "affine",
+    "alibi_bias",
+    "alibi_slopes",
     "attention",
     "attention_chunked",
     "attention_fused",
@@ -46,15 +77,24 @@ __all__ = [
     "causal_conv",
     "causal_mask",
     "checkpoint",
+    "decoder",
+    "decoder_layer",
+    "decoder_only",
     "dot_score",
     "embedding",
+    "encoder",
     "encoder_layer",
     "feed_forward",
     "from_numpy",
+    "gated_feed_forward",
     "gelu",
+    "gelu_tanh",
     "general_attention",
+    "half_to_interleaved",
     "layer_norm",
     "linear",
+    "lm_head",
+    "load_hf",
     "log_softmax",
     "logsumexp",
     "mean_pool",
@@ -63,15 +103,27 @@ __all__ = [
     "multi_head_sum",
     "multiplicative_score",
     "padding_mask",
+    "relative_bias",
+    "relative_buckets",
+    "relative_score",
+    "relu",
+    "rms_norm",
     "rnn",
+    "rotary",
     "scaled_dot_score",
     "self_attention",
     "sentence_embedding",
     "share_heads",
+    "silu",
+    "sinusoidal_positions",
     "softmax",
     "softmax_entropy",
     "split_heads",
+    "sublayer",
+    "swish",
     "to_numpy",
+    "token_embedding",
+    "transformer",
     "unit_norm",
     "window_mask",
 ]

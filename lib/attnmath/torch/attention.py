@@ -22,6 +22,7 @@ def attention_weights(
     K: Float[Array, "... m k"],
     mask: Bool[Array, "..."] | bool = True,
     *,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> Float[Array, "... n m"]:
     r"""How much each query attends to each key.
@@ -39,7 +40,8 @@ def attention_weights(
     _require.nonempty("K", K.shape, -2, sizes["m"], "key")
     S = scaled_dot_score(Q, K)
     _require.mask(mask, S.shape)
-    S = _allow(S, mask)  # eq:masked-scores
+    _require.bias(bias, S.shape, Q)
+    S = _allow(S if bias is None else S + bias, mask)  # eq:masked-scores
     return softmax(S, empty_rows=empty_rows)  # eq:attention-weights
 
 
@@ -49,6 +51,7 @@ def attention(
     V: Float[Array, "... m v"],
     mask: Bool[Array, "..."] | bool = True,
     *,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> Float[Array, "... n v"]:
     r"""Scaled dot-product attention, in the plain form that one can read.
@@ -64,7 +67,7 @@ def attention(
     tensor([[2., 1.]])
     """
     _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
-    return attention_weights(Q, K, mask, empty_rows=empty_rows) @ V  # eq:attention
+    return attention_weights(Q, K, mask, bias=bias, empty_rows=empty_rows) @ V  # eq:attention
 
 
 def attention_fused(
@@ -73,6 +76,7 @@ def attention_fused(
     V: Float[Array, "... m v"],
     mask: Bool[Array, "..."] | bool = True,
     *,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> Float[Array, "... n v"]:
     r"""`attention` through ``F.scaled_dot_product_attention``, which need not hold the weights.
@@ -90,15 +94,20 @@ def attention_fused(
     _require.nonempty("K", K.shape, -2, sizes["m"], "key")
     _require.nonempty("Q", Q.shape, -1, sizes["k"], "component")
     _require.choice("empty_rows", empty_rows, ("error", "zero"))
-    _require.mask(mask, (*sizes["..."], sizes["n"], sizes["m"]))
+    shape = (*sizes["..."], sizes["n"], sizes["m"])
+    _require.mask(mask, shape)
+    _require.bias(bias, shape, Q)
     if mask is True:
-        return F.scaled_dot_product_attention(Q, K, V)
-    mask = torch.as_tensor(mask, device=Q.device).expand(*sizes["..."], sizes["n"], sizes["m"])
+        return F.scaled_dot_product_attention(Q, K, V, attn_mask=None if bias is None else bias.expand(shape))
+    mask = torch.as_tensor(mask, device=Q.device).expand(shape)
     empty = ~mask.any(-1, keepdim=True)
     if empty_rows == "error" and not torch.compiler.is_compiling() and empty.any():
         _require.no_empty_row(tuple(empty[..., 0].nonzero()[0].tolist()), "empty_rows='zero'")
     # kernels differ in what they return for an empty row, so it attends to everything and is zeroed afterwards
-    return F.scaled_dot_product_attention(Q, K, V, attn_mask=mask | empty).masked_fill(empty, 0)
+    allowed = mask | empty
+    if bias is not None:
+        allowed = bias.expand(shape).masked_fill(~allowed, -torch.inf)
+    return F.scaled_dot_product_attention(Q, K, V, attn_mask=allowed).masked_fill(empty, 0)
 
 
 def general_attention(

@@ -1,11 +1,13 @@
 """Multi-head attention: the readable sum over heads, and the fused form with all heads side by side in one matrix."""
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Bool, Float
 
 from attnmath import _require, shapes
 from attnmath.torch.attention import attention, attention_fused, attention_weights
-from attnmath.torch.layers import linear
+from attnmath.torch.layers import affine
 from attnmath.torch.modules import ParamTree
 from attnmath.torch.types import Array
 
@@ -34,6 +36,8 @@ def multi_head_attention(
     mask: Bool[Array, "..."] | bool = True,
     *,
     key_heads: int | None = None,
+    rotate: Callable | None = None,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
     record: dict | None = None,
 ) -> Float[Array, "... n o"]:
@@ -56,15 +60,18 @@ def multi_head_attention(
     _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
     g = _require.head_sizes(params, heads, key_heads)
     q, k, v = (
-        share_heads(split_heads(linear(X, params[name]["weight"], params[name]["bias"]), count), heads // count)
+        split_heads(affine(X, params[name]), count)
         for name, X, count in (("query", Q, heads), ("key", K, g), ("value", V, g))
     )
+    if rotate is not None:
+        q, k = rotate(q), rotate(k)
+    k, v = share_heads(k, heads // g), share_heads(v, heads // g)
     if record is None:
-        H = attention_fused(q, k, v, mask, empty_rows=empty_rows)  # eq:head
+        H = attention_fused(q, k, v, mask, bias=bias, empty_rows=empty_rows)  # eq:head
     else:
-        record["weights"] = attention_weights(q, k, mask, empty_rows=empty_rows)
+        record["weights"] = attention_weights(q, k, mask, bias=bias, empty_rows=empty_rows)
         H = record["weights"] @ v
-    return linear(merge_heads(H), params["output"]["weight"], params["output"]["bias"])  # eq:multi-head
+    return affine(merge_heads(H), params["output"])  # eq:multi-head
 
 
 def multi_head_sum(
@@ -76,6 +83,8 @@ def multi_head_sum(
     mask: Bool[Array, "..."] | bool = True,
     *,
     key_heads: int | None = None,
+    rotate: Callable | None = None,
+    bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> Float[Array, "... n o"]:
     r"""Multi-head attention as its definition reads: one head after the other, each with its own small matrices.
@@ -95,21 +104,25 @@ def multi_head_sum(
     """
     sizes = _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
     g = _require.head_sizes(params, heads, key_heads)
-    _require.mask(mask, (*sizes["..."], heads, sizes["n"], sizes["m"]))
+    shape = (*sizes["..."], heads, sizes["n"], sizes["m"])
+    _require.mask(mask, shape)
+    _require.bias(bias, shape, Q)
     Wo = params["output"]["weight"].unflatten(0, (heads, -1))
-    O = params["output"]["bias"]
+    O = params["output"].get("bias", 0)
     for i in range(heads):
         projected = []
         for name, X, count in (("query", Q, heads), ("key", K, g), ("value", V, g)):
-            weight, bias = params[name]["weight"], params[name]["bias"]
             j = i * count // heads  # the key head of query head i
-            projected.append(linear(X, weight.chunk(count, -1)[j], bias.chunk(count)[j]))
-        of_head = (
-            mask if mask is True or mask is False or mask.ndim < 3 else mask[..., min(i, mask.shape[-3] - 1), :, :]
-        )
-        H = attention(*projected, of_head, empty_rows=empty_rows)
+            Y = affine(X, {leaf: P.chunk(count, -1)[j] for leaf, P in params[name].items()})
+            projected.append(Y if rotate is None or name == "value" else rotate(Y))
+        H = attention(*projected, _of_head(mask, i), bias=_of_head(bias, i), empty_rows=empty_rows)
         O = O + H @ Wo[i]  # eq:multi-head-sum
     return O
+
+
+def _of_head(X, i):
+    """Head i's part of a mask or a bias."""
+    return X if X is None or isinstance(X, bool) or X.ndim < 3 else X[..., min(i, X.shape[-3] - 1), :, :]
 
 
 class MultiHeadAttention(ParamTree):

@@ -1,0 +1,276 @@
+"""Whole models from the same blocks: the encoder-decoder Transformer, and the decoder alone, a language model.
+
+The encoder alone is `attnmath.numpy.bert.bert`.
+"""
+
+from jaxtyping import Bool, Float, Integer
+
+from attnmath import _require
+from attnmath.numpy.decoder import decoder
+from attnmath.numpy.embedding import embedding
+from attnmath.numpy.encoder import encoder
+from attnmath.numpy.layers import affine
+from attnmath.numpy.masks import causal_mask
+from attnmath.numpy.types import Array, Vjp, sum_to
+from attnmath.tree import child
+
+STACK = ("layers", "norm", "relative")
+
+
+def token_embedding(
+    ids: Integer[Array, "... n"],
+    params: dict,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+) -> tuple[Float[Array, "... n d"], Vjp]:
+    r"""Word vectors, scaled, plus positions: learned ones, fixed ones, or none.
+
+    .. math:: X_i = s\, E_{\mathrm{ids}_i} + P_i
+
+    Parameters
+    ----------
+    ids : (..., n) integers.
+    params : ``{"word" (t, d)}``, E, and ``"position" (p, d)``, P, if positions are learned.
+    scale : s; the original takes the square root of d.
+    positions : (p, d) fixed positions, such as `sinusoidal_positions`; they get no gradient.
+
+    Returns
+    -------
+    X : (..., n, d).
+    vjp : dX -> dparams.
+
+    Raises
+    ------
+    ValueError
+        If an id lies outside the vocabulary or there are more tokens than positions.
+
+    References
+    ----------
+    Vaswani et al. (2017), sections 3.4 and 3.5. Chapter 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, vjp = token_embedding(np.array([1, 0]), {"word": np.eye(2)}, scale=3.0)
+    >>> X
+    array([[0., 3.],
+           [3., 0.]])
+    """
+    n = ids.shape[-1]
+    X, word_vjp = embedding(ids, params["word"])
+    X = scale * X
+    for table in (params.get("position"), positions):
+        if table is not None:
+            _require.positions(n, len(table))
+            X = X + table[:n]
+
+    def vjp(dX):
+        dparams = {"word": word_vjp(scale * dX)}
+        if "position" in params:
+            dparams["position"] = 0 * params["position"]
+            dparams["position"][:n] = sum_to(dX, dparams["position"][:n].shape)
+        return dparams
+
+    return X, vjp
+
+
+def lm_head(X: Float[Array, "... n d"], table: Float[Array, "t d"]) -> tuple[Float[Array, "... n t"], Vjp]:
+    r"""A score for each token of the vocabulary: the dot product with its word vector (tied weights).
+
+    .. math:: Z = X E^\top
+
+    Parameters
+    ----------
+    X : (..., n, d) hidden states.
+    table : (t, d), E, the word vectors that also embed the input.
+
+    Returns
+    -------
+    Z : (..., n, t) logits.
+    vjp : dZ -> (dX, dtable); the table's other use, as embedding, adds its own cotangent.
+
+    Raises
+    ------
+    ValueError
+        If the widths do not agree or the dtypes differ.
+
+    References
+    ----------
+    Press and Wolf (2017); Vaswani et al. (2017), section 3.4. Chapter 5, eq:lm-head.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z, vjp = lm_head(np.array([[1.0, 2.0]]), np.eye(2))
+    >>> Z
+    array([[1., 2.]])
+    """
+    _require.shapes(X=(X, "... n d"), table=(table, "t d"))
+    Z, linear_vjp = affine(X, {"weight": table.T})  # eq:lm-head
+
+    def vjp(dZ):
+        dX, dleaf = linear_vjp(dZ)
+        return dX, dleaf["weight"].T
+
+    return Z, vjp
+
+
+def logits(X, params):
+    """Logits by ``params["head"]`` if there is one, else by the word vectors; vjp: dZ -> (dX, dparams)."""
+    if "head" in params:
+        Z, head_vjp = affine(X, params["head"])
+    else:
+        Z, head_vjp = lm_head(X, params["embeddings"]["word"])
+
+    def vjp(dZ):
+        dX, dhead = head_vjp(dZ)
+        return dX, {"head": dhead} if "head" in params else {"embeddings": {"word": dhead}}
+
+    return Z, vjp
+
+
+def decoder_only(
+    ids: Integer[Array, "... n"],
+    params: dict,
+    heads: int,
+    mask: Bool[Array, "... n"] | None = None,
+    *,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+    **options,
+) -> tuple[Float[Array, "... n t"], Vjp]:
+    r"""A language model: at each position the logits of the next token, from the tokens so far.
+
+    .. math:: Z = \operatorname{decoder}(\operatorname{embedding}(\mathrm{ids}))\, E^\top
+
+    Parameters
+    ----------
+    ids : (..., n) token ids.
+    params : ``{"embeddings", "layers"}`` and perhaps ``"norm"``, ``"head"``, see `attnmath.shapes.decoder_only_shapes`;
+        without ``"head"`` the logits are tied to the word vectors.
+    heads : h.
+    mask : (..., n) boolean, True for a token, False for padding, which comes last; None if there is no padding.
+    scale, positions : as in `token_embedding`.
+    options : as in `decoder_layer`: ``norm_first``, ``norm``, ``activation``, ``rotate`` and so on.
+
+    Returns
+    -------
+    Z : (..., n, t) logits.
+    vjp : dZ -> dparams.
+
+    Raises
+    ------
+    ValueError
+        As `token_embedding` and `decoder_layer`.
+
+    References
+    ----------
+    Radford et al. (2019). Chapter 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnmath.shapes import decoder_only_shapes, random_tree
+    >>> params = random_tree(decoder_only_shapes(11, 4, 8, layers=2, positions=5), np.random.default_rng(0))
+    >>> Z, vjp = decoder_only(np.array([[3, 1, 4]]), params, heads=2)
+    >>> Z.shape
+    (1, 3, 11)
+    """
+    X, embedding_vjp = token_embedding(ids, params["embeddings"], scale, positions)
+    allowed = causal_mask(ids.shape[-1])
+    allowed = allowed if mask is None else allowed & _require.keys(mask, ids)[..., None, None, :]
+    stack = {name: params[name] for name in STACK if name in params}
+    Y, decoder_vjp = decoder(X, None, stack, heads, allowed, **options)
+    Z, logits_vjp = logits(Y, params)
+
+    def vjp(dZ):
+        dY, dparams = logits_vjp(dZ)
+        dX, _, dstack = decoder_vjp(dY)
+        return merge(dparams, dstack, {"embeddings": embedding_vjp(dX)})
+
+    return Z, vjp
+
+
+def merge(*trees):
+    """Trees put together; where two have the same leaf, which was then used twice, the cotangents add."""
+    first, *others = trees
+    for other in others:
+        for name, branch in other.items():
+            if name not in first:
+                first = first | {name: branch}
+            elif isinstance(branch, dict):
+                first = first | {name: merge(first[name], branch)}
+            else:
+                first = first | {name: first[name] + branch}
+    return first
+
+
+def transformer(
+    source: Integer[Array, "... m"],
+    target: Integer[Array, "... n"],
+    params: dict,
+    heads: int,
+    source_mask: Bool[Array, "... m"] | None = None,
+    *,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+    record: dict | None = None,
+    **options,
+) -> tuple[Float[Array, "... n t"], Vjp]:
+    r"""The encoder-decoder: logits of each next target token, from the source and the target so far.
+
+    .. math:: M = \operatorname{encoder}(\operatorname{embedding}(\text{source})),\qquad
+              Z = \operatorname{decoder}(\operatorname{embedding}(\text{target}), M)\, E^\top
+
+    Parameters
+    ----------
+    source, target : (..., m) and (..., n) token ids.
+    params : ``{"embeddings", "encoder", "decoder"}`` and perhaps ``"source_embeddings"``, without which both share one
+        table, and ``"head"``, without which the logits are tied to it; see `attnmath.shapes.transformer_shapes`.
+    heads : h.
+    source_mask : (..., m) boolean, True for a token, False for padding; None if there is no padding. The target needs
+        none: its padding comes last, where the causal mask hides it.
+    scale, positions : as in `token_embedding`.
+    record : a dict that receives ``["decoder"]["layers"]["0"]["cross_attention"]["weights"]`` and so on.
+    options : as in `decoder_layer`: ``norm_first``, ``norm``, ``activation`` and so on, for both stacks.
+
+    Returns
+    -------
+    Z : (..., n, t) logits.
+    vjp : dZ -> dparams.
+
+    Raises
+    ------
+    ValueError
+        As `token_embedding`, `encoder_layer` and `decoder_layer`.
+
+    References
+    ----------
+    Vaswani et al. (2017), figure 1. Chapter 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnmath.shapes import random_tree, transformer_shapes
+    >>> params = random_tree(transformer_shapes(11, 4, 8, layers=2, positions=5), np.random.default_rng(0))
+    >>> Z, vjp = transformer(np.array([[3, 1, 4]]), np.array([[1, 5]]), params, heads=2)
+    >>> Z.shape
+    (1, 2, 11)
+    """
+    of_source = "source_embeddings" if "source_embeddings" in params else "embeddings"
+    keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
+    S, source_vjp = token_embedding(source, params[of_source], scale, positions)
+    M, encoder_vjp = encoder(S, params["encoder"], heads, keys, record=child(record, "encoder"), **options)
+    X, target_vjp = token_embedding(target, params["embeddings"], scale, positions)
+    causal = causal_mask(target.shape[-1])
+    Y, decoder_vjp = decoder(X, M, params["decoder"], heads, causal, keys, record=child(record, "decoder"), **options)
+    Z, logits_vjp = logits(Y, params)
+
+    def vjp(dZ):
+        dY, dparams = logits_vjp(dZ)
+        dX, dM, ddecoder = decoder_vjp(dY)
+        dS, dencoder = encoder_vjp(dM)
+        stacks = {"encoder": dencoder, "decoder": ddecoder}
+        return merge(dparams, stacks, {"embeddings": target_vjp(dX)}, {of_source: source_vjp(dS)})
+
+    return Z, vjp

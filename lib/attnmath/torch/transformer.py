@@ -1,0 +1,179 @@
+"""Whole models from the same blocks: the encoder-decoder Transformer, and the decoder alone, a language model.
+
+The encoder alone is `attnmath.torch.bert.bert`.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Integer
+
+from attnmath import _require, shapes
+from attnmath.torch.decoder import decoder
+from attnmath.torch.embedding import embedding
+from attnmath.torch.encoder import encoder
+from attnmath.torch.layers import affine
+from attnmath.torch.masks import causal_mask
+from attnmath.torch.modules import ParamTree
+from attnmath.torch.types import Array
+from attnmath.tree import child
+
+STACK = ("layers", "norm", "relative")
+
+
+def token_embedding(
+    ids: Integer[Array, "... n"],
+    params: dict,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+) -> Float[Array, "... n d"]:
+    r"""Word vectors, scaled, plus positions: learned ones, fixed ones, or none.
+
+    .. math:: X_i = s\, E_{\mathrm{ids}_i} + P_i
+
+    Parameters, errors and source as in `attnmath.numpy.transformer.token_embedding`.
+
+    Examples
+    --------
+    >>> token_embedding(torch.tensor([1, 0]), {"word": torch.eye(2)}, scale=3.0)
+    tensor([[0., 3.],
+            [3., 0.]])
+    """
+    n = ids.shape[-1]
+    X = scale * embedding(ids, params["word"])
+    for table in (params.get("position"), positions):
+        if table is not None:
+            _require.positions(n, len(table))
+            X = X + table[:n]
+    return X
+
+
+def lm_head(X: Float[Array, "... n d"], table: Float[Array, "t d"]) -> Float[Array, "... n t"]:
+    r"""A score for each token of the vocabulary: the dot product with its word vector (tied weights).
+
+    .. math:: Z = X E^\top
+
+    Parameters, errors and source as in `attnmath.numpy.transformer.lm_head`.
+
+    Examples
+    --------
+    >>> lm_head(torch.tensor([[1.0, 2.0]]), torch.eye(2))
+    tensor([[1., 2.]])
+    """
+    _require.shapes(X=(X, "... n d"), table=(table, "t d"))
+    return F.linear(X, table)  # eq:lm-head
+
+
+def logits(X, params):
+    """Logits by ``params["head"]`` if there is one, else by the word vectors."""
+    return affine(X, params["head"]) if "head" in params else lm_head(X, params["embeddings"]["word"])
+
+
+def decoder_only(
+    ids: Integer[Array, "... n"],
+    params: dict,
+    heads: int,
+    mask: Bool[Array, "... n"] | None = None,
+    *,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+    **options,
+) -> Float[Array, "... n t"]:
+    r"""A language model: at each position the logits of the next token, from the tokens so far.
+
+    .. math:: Z = \operatorname{decoder}(\operatorname{embedding}(\mathrm{ids}))\, E^\top
+
+    Parameters, errors and source as in `attnmath.numpy.transformer.decoder_only`.
+
+    Examples
+    --------
+    >>> DecoderOnly(11, 4, 2, 8, layers=2, positions=5)(torch.tensor([[3, 1, 4]])).shape
+    torch.Size([1, 3, 11])
+    """
+    X = token_embedding(ids, params["embeddings"], scale, positions)
+    allowed = causal_mask(ids.shape[-1]).to(ids.device)
+    allowed = allowed if mask is None else allowed & _require.keys(mask, ids)[..., None, None, :]
+    stack = {name: params[name] for name in STACK if name in params}
+    return logits(decoder(X, None, stack, heads, allowed, **options), params)
+
+
+def transformer(
+    source: Integer[Array, "... m"],
+    target: Integer[Array, "... n"],
+    params: dict,
+    heads: int,
+    source_mask: Bool[Array, "... m"] | None = None,
+    *,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+    record: dict | None = None,
+    **options,
+) -> Float[Array, "... n t"]:
+    r"""The encoder-decoder: logits of each next target token, from the source and the target so far.
+
+    .. math:: M = \operatorname{encoder}(\operatorname{embedding}(\text{source})),\qquad
+              Z = \operatorname{decoder}(\operatorname{embedding}(\text{target}), M)\, E^\top
+
+    Parameters, errors and source as in `attnmath.numpy.transformer.transformer`.
+
+    Examples
+    --------
+    >>> Transformer(11, 4, 2, 8, layers=2, positions=5)(torch.tensor([[3, 1, 4]]), torch.tensor([[1, 5]])).shape
+    torch.Size([1, 2, 11])
+    """
+    keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
+    S = token_embedding(source, params.get("source_embeddings", params["embeddings"]), scale, positions)
+    M = encoder(S, params["encoder"], heads, keys, record=child(record, "encoder"), **options)
+    X = token_embedding(target, params["embeddings"], scale, positions)
+    causal = causal_mask(target.shape[-1]).to(target.device)
+    Y = decoder(X, M, params["decoder"], heads, causal, keys, record=child(record, "decoder"), **options)
+    return logits(Y, params)
+
+
+class DecoderOnly(ParamTree):
+    """`decoder_only` that holds its parameters; options are its keywords."""
+
+    def __init__(
+        self,
+        vocabulary: int,
+        d: int,
+        heads: int,
+        f: int,
+        layers: int,
+        positions: int = 0,
+        *,
+        norm: bool = False,
+        tie: bool = True,
+        **options,
+    ):
+        _require.divides(heads, d, "the module")
+        super().__init__(shapes.decoder_only_shapes(vocabulary, d, f, layers, positions, norm=norm, tie=tie))
+        self.heads, self.options = heads, options
+
+    def forward(self, ids, mask: torch.Tensor | None = None, **options):
+        return decoder_only(ids, self.tree(), self.heads, mask, **self.options, **options)
+
+
+class Transformer(ParamTree):
+    """`transformer` that holds its parameters; options are its keywords."""
+
+    def __init__(
+        self,
+        vocabulary: int,
+        d: int,
+        heads: int,
+        f: int,
+        layers: int,
+        positions: int = 0,
+        *,
+        source_vocabulary: int | None = None,
+        norm: bool = False,
+        tie: bool = True,
+        **options,
+    ):
+        _require.divides(heads, d, "the module")
+        sizes = {"source_vocabulary": source_vocabulary, "norm": norm, "tie": tie}
+        super().__init__(shapes.transformer_shapes(vocabulary, d, f, layers, positions, **sizes))
+        self.heads, self.options = heads, options
+
+    def forward(self, source, target, source_mask: torch.Tensor | None = None, **options):
+        return transformer(source, target, self.tree(), self.heads, source_mask, **self.options, **options)

@@ -1,0 +1,345 @@
+"""Whole models equal references that nobody here wrote: `nn.Transformer`; BERT, GPT-2, Llama and T5 of `transformers`.
+
+Logits and the gradients of every parameter, in float64, in both worlds. A gradient found by hand is carried back
+through the converter by autograd, so that it is compared parameter by parameter with the reference's own.
+"""
+
+import types
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import attnmath.numpy as an
+import attnmath.torch as at
+from attnmath.check import compare
+from attnmath.tree import flatten, unflatten
+
+VOCABULARY, BATCH, SOURCE, TARGET = 23, 3, 11, 7
+
+
+class Wide(types.ModuleType):
+    """torch, as a module of `transformers` sees it, with float64 where it asks for float32."""
+
+    float32 = float = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """Llama and T5 compute norms and angles in float32 whatever the model's dtype; here in float64."""
+    from transformers.models.llama import modeling_llama
+    from transformers.models.t5 import modeling_t5
+
+    for module in (modeling_llama, modeling_t5):
+        monkeypatch.setattr(module, "torch", Wide("torch"))
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+
+
+def randomised(model):
+    """The model in float64, every parameter drawn anew, so that no gain is 1 and no bias 0."""
+    torch.manual_seed(5)
+    model = model.double().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(0.3 * torch.randn_like(parameter) + ("norm" in name.lower() or "ln_" in name))
+    return model
+
+
+def ids(*shape, seed=1):
+    return torch.from_numpy(
+        np.random.default_rng(seed).integers(1, VOCABULARY, shape)
+    )  # 0 is padding, without gradient
+
+
+def check_both_worlds(name, model, theirs, ours, by_hand, params):
+    """``theirs()`` and ``ours(params)`` give tensors, ``by_hand(arrays)`` a value and its vjp."""
+    parameters = dict(model.named_parameters())
+    Z = theirs()
+    dZ = torch.from_numpy(np.random.default_rng(2).standard_normal(Z.shape))
+    used = torch.autograd.grad(Z, list(parameters.values()), dZ)
+    want = dict(zip(parameters, used, strict=True))
+    assert min(g.abs().max() for key, g in want.items() if not key.endswith(("key.bias", "k_proj.bias"))) > 1e-6
+
+    twin = ours(params)
+    compare(twin, Z, name=f"{name}: value", atol=1e-10, rtol=1e-10)
+    got = torch.autograd.grad(twin, list(parameters.values()), dZ, retain_graph=True)
+    compare(dict(zip(parameters, got, strict=True)), want, name=f"{name}: gradient", atol=1e-9, rtol=1e-9)
+
+    leaves = flatten(params)
+    value, vjp = by_hand(at.to_numpy(params))
+    compare(value, Z, name=f"{name}: NumPy value", atol=1e-10, rtol=1e-10)
+    cotangents = flatten(vjp(dZ.numpy()))
+    assert set(cotangents) == set(leaves)
+    back = torch.autograd.grad(
+        list(leaves.values()), list(parameters.values()), [torch.from_numpy(cotangents[key]) for key in leaves]
+    )
+    compare(dict(zip(parameters, back, strict=True)), want, name=f"{name}: NumPy gradient", atol=1e-9, rtol=1e-9)
+
+
+def check_converted(name, model, theirs, inputs, mask=None, hide=None):
+    converted = at.load_hf(model)
+    arrays = [X.numpy() for X in inputs]
+    keep = 1.0 if hide is None else hide.double()[..., None]
+
+    def by_hand(params):
+        Z, vjp = converted(*arrays, mask=None if mask is None else mask.numpy(), params=params, world=an)
+        k = keep if hide is None else keep.numpy()
+        return Z * k, lambda dZ: vjp(dZ * k)
+
+    check_both_worlds(
+        name,
+        model,
+        lambda: keep * theirs(),
+        lambda params: keep * converted(*inputs, mask=mask, params=params),
+        by_hand,
+        converted.params,
+    )
+
+
+PADDED = torch.arange(SOURCE) < torch.tensor([SOURCE, 4, 9])[:, None]
+
+BERTS = {
+    "small": dict(hidden_size=6, num_attention_heads=2, intermediate_size=17, num_hidden_layers=2),
+    "deep": dict(
+        hidden_size=15,
+        num_attention_heads=5,
+        intermediate_size=7,
+        num_hidden_layers=3,
+        layer_norm_eps=1e-5,
+        type_vocab_size=3,
+    ),
+}
+
+
+@pytest.mark.parametrize("config", BERTS)
+def test_bert(config):
+    from transformers import BertConfig, BertModel
+
+    model = randomised(
+        BertModel(
+            BertConfig(vocab_size=VOCABULARY, max_position_embeddings=SOURCE, **BERTS[config]), add_pooling_layer=False
+        )
+    )
+    source = ids(BATCH, SOURCE)
+    # rows of the other segments and the padding id are unused: their gradient is zero in all
+    theirs = lambda: model(source, attention_mask=PADDED).last_hidden_state  # noqa: E731
+    check_converted(f"BERT {config}", model, theirs, [source], PADDED, hide=PADDED)
+
+
+GPTS = {
+    "tied": dict(n_embd=6, n_head=2, n_layer=2),
+    "untied": dict(n_embd=10, n_head=5, n_layer=3, n_inner=13, activation_function="relu", layer_norm_epsilon=1e-3),
+}
+
+
+@pytest.mark.parametrize("config", GPTS)
+def test_gpt2(config):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    tie = config == "tied"
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=VOCABULARY,
+            n_positions=SOURCE + 2,
+            tie_word_embeddings=tie,
+            bos_token_id=1,
+            eos_token_id=2,
+            **GPTS[config],
+        )
+    )
+    assert (model.lm_head.weight is model.transformer.wte.weight) is tie
+    source = ids(BATCH, SOURCE)
+    model = randomised(model)
+    assert ("head" in at.load_hf(model).params) is not tie
+    check_converted(f"GPT-2 {config}", model, lambda: model(source).logits, [source])
+    check_converted(
+        f"GPT-2 {config}, padded",
+        model,
+        lambda: model(source, attention_mask=PADDED).logits,
+        [source],
+        PADDED,
+        hide=PADDED,
+    )
+
+
+LLAMAS = {
+    "grouped": dict(hidden_size=12, num_attention_heads=6, num_key_value_heads=2, num_hidden_layers=2),
+    "tied": dict(
+        hidden_size=8,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=6,
+        num_hidden_layers=3,
+        rms_norm_eps=1e-3,
+        rope_theta=50.0,
+        tie_word_embeddings=True,
+        attention_bias=True,
+        mlp_bias=True,
+    ),
+    "multi-query": dict(hidden_size=12, num_attention_heads=3, num_key_value_heads=1, num_hidden_layers=1),
+}
+
+
+@pytest.mark.parametrize("config", LLAMAS)
+def test_llama(config, wide):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    options = dict(vocab_size=VOCABULARY, intermediate_size=17, max_position_embeddings=32) | LLAMAS[config]
+    model = randomised(LlamaForCausalLM(LlamaConfig(**options)))
+    source = ids(BATCH, SOURCE)
+    check_converted(f"Llama {config}", model, lambda: model(source).logits, [source])
+
+
+T5S = {
+    "plain": dict(d_model=6, d_kv=5, d_ff=17, num_layers=2, num_heads=3),
+    "gated": dict(
+        d_model=10,
+        d_kv=2,
+        d_ff=13,
+        num_layers=2,
+        num_decoder_layers=3,
+        num_heads=5,
+        feed_forward_proj="gated-gelu",
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=6,
+        layer_norm_epsilon=1e-3,
+    ),
+    "unscaled": dict(d_model=6, d_kv=5, d_ff=7, num_layers=1, num_heads=2, tie_word_embeddings=False),
+}
+
+
+@pytest.mark.parametrize("config", T5S)
+def test_t5(config, wide):
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    model = randomised(T5ForConditionalGeneration(T5Config(vocab_size=VOCABULARY, dropout_rate=0.0, **T5S[config])))
+    if config == "unscaled":  # untied by hand: the configuration of this version ties always
+        model.lm_head.weight = nn.Parameter(0.3 * torch.randn(VOCABULARY, 6, dtype=torch.float64))
+        assert not model.config.scale_decoder_outputs and "head" in at.load_hf(model).params
+    source, target = ids(BATCH, SOURCE), ids(BATCH, TARGET, seed=3)
+    theirs = lambda: model(source, attention_mask=PADDED, decoder_input_ids=target).logits  # noqa: E731
+    check_converted(f"T5 {config}", model, theirs, [source, target], PADDED)
+
+
+def test_buckets_of_long_texts_are_t5s():
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    offsets = torch.arange(600) - torch.arange(600)[:, None]
+    for count, distance in ((32, 128), (8, 20), (16, 500)):
+        for causal in (False, True):
+            want = T5Attention._relative_position_bucket(offsets, not causal, count, distance)
+            compare(at.relative_buckets(600, 600, count, distance, causal=causal), want, name="torch")
+            compare(an.relative_buckets(600, 600, count, distance, causal=causal), want, name="NumPy")
+
+
+def from_nn_transformer(module):
+    """The parameters of an `nn.Transformer` as our encoder's and decoder's trees."""
+
+    def linear(weight, bias):
+        return {"weight": weight.T, "bias": bias}
+
+    def norm(m):
+        return {"gain": m.weight, "bias": m.bias}
+
+    def attention(m):
+        parts = zip(("query", "key", "value"), m.in_proj_weight.chunk(3), m.in_proj_bias.chunk(3), strict=True)
+        return {name: linear(W, b) for name, W, b in parts} | {"output": linear(m.out_proj.weight, m.out_proj.bias)}
+
+    def layer(m):
+        norms = ["attention_norm", "feed_forward_norm"]
+        params = {"attention": attention(m.self_attn)}
+        if hasattr(m, "multihead_attn"):
+            norms.insert(1, "cross_attention_norm")
+            params["cross_attention"] = attention(m.multihead_attn)
+        params |= {name: norm(getattr(m, f"norm{i}")) for i, name in enumerate(norms, 1)}
+        up, down = m.linear1, m.linear2
+        return params | {"feed_forward": {"up": linear(up.weight, up.bias), "down": linear(down.weight, down.bias)}}
+
+    def stack(m):
+        return {"layers": {str(i): layer(x) for i, x in enumerate(m.layers)}, "norm": norm(m.norm)}
+
+    return {"encoder": stack(module.encoder), "decoder": stack(module.decoder)}
+
+
+NNS = {
+    "post-norm": dict(d_model=6, nhead=2, num_encoder_layers=2, num_decoder_layers=3, dim_feedforward=17),
+    "pre-norm": dict(
+        d_model=10,
+        nhead=5,
+        num_encoder_layers=1,
+        num_decoder_layers=2,
+        dim_feedforward=7,
+        norm_first=True,
+        activation="gelu",
+        layer_norm_eps=1e-3,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("config", NNS)
+def test_nn_transformer(config, masked, rng):
+    options = NNS[config]
+    module = randomised(nn.Transformer(dropout=0.0, batch_first=True, **options))
+    d, heads = options["d_model"], options["nhead"]
+    S, X = rng.standard_normal((BATCH, SOURCE, d)), rng.standard_normal((BATCH, TARGET, d))
+    causal = ~torch.ones(TARGET, TARGET).tril().bool()  # theirs is True where attention is forbidden
+    masks = {"tgt_mask": causal, "src_key_padding_mask": ~PADDED, "memory_key_padding_mask": ~PADDED} if masked else {}
+
+    def joint(world):
+        keywords = {"norm_first": options.get("norm_first", False), "eps": options.get("layer_norm_eps", 1e-5)}
+        return keywords | {"activation": getattr(world, options.get("activation", "relu"))}
+
+    def ours(params):
+        keys, mask = (PADDED[:, None, None], at.causal_mask(TARGET)) if masked else (True, True)
+        M = at.encoder(torch.from_numpy(S), params["encoder"], heads, keys, **joint(at))
+        return at.decoder(torch.from_numpy(X), M, params["decoder"], heads, mask, keys, **joint(at))
+
+    def by_hand(params):
+        keys, mask = (PADDED[:, None, None].numpy(), an.causal_mask(TARGET)) if masked else (True, True)
+        M, encoder_vjp = an.encoder(S, params["encoder"], heads, keys, **joint(an))
+        Y, decoder_vjp = an.decoder(X, M, params["decoder"], heads, mask, keys, **joint(an))
+
+        def vjp(dY):
+            _, dM, ddecoder = decoder_vjp(dY)
+            return {"encoder": encoder_vjp(dM)[1], "decoder": ddecoder}
+
+        return Y, vjp
+
+    theirs = lambda: module(torch.from_numpy(S), torch.from_numpy(X), **masks)  # noqa: E731
+    check_both_worlds(config, module, theirs, ours, by_hand, from_nn_transformer(module))
+
+
+def test_a_model_that_cannot_be_converted_is_refused():
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+    sizes = dict(n_embd=4, n_head=2, n_layer=1, vocab_size=5, n_positions=3)
+    with pytest.raises(ValueError, match=r"config.scale_attn_weights is False; only True can be converted"):
+        at.load_hf(GPT2LMHeadModel(GPT2Config(scale_attn_weights=False, **sizes)))
+    with pytest.raises(ValueError, match=r"activation is 'tanh'; expected one of gelu, gelu_new"):
+        at.load_hf(GPT2LMHeadModel(GPT2Config(activation_function="tanh", **sizes)))
+    rope = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+    sizes = dict(hidden_size=4, num_attention_heads=2, num_hidden_layers=1, vocab_size=5, intermediate_size=4)
+    with pytest.raises(ValueError, match=r"rope_type 'linear'; only 'default'"):
+        at.load_hf(LlamaForCausalLM(LlamaConfig(rope_parameters=rope, **sizes)))
+    with pytest.raises(ValueError, match=r"model is a Linear; expected one of BertModel, GPT2LMHeadModel"):
+        at.load_hf(nn.Linear(2, 2))
+
+
+def test_a_wrong_weight_is_seen(monkeypatch):
+    """The comparison is alive: one transposed query map, and both worlds disagree with the reference."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = randomised(GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_positions=SOURCE, **GPTS["tied"])))
+    source, converted = ids(BATCH, SOURCE), at.load_hf(model)
+    flat = flatten(converted.params)
+    flat["layers.0.attention.query.weight"] = flat["layers.0.attention.query.weight"].T
+    for world, X, params in ((at, source, unflatten(flat)), (an, source.numpy(), at.to_numpy(unflatten(flat)))):
+        Z = converted(X, params=params, world=world)
+        with pytest.raises(AssertionError):
+            compare(Z if world is at else Z[0], model(source).logits, atol=1e-3)
