@@ -19,6 +19,7 @@ from torch import nn
 import attnmath.numpy as an
 import attnmath.torch as at
 from attnmath import corpus, minilm, shapes
+from attnmath.check import compare
 from attnmath.tree import flatten, map_tree
 
 D, HEADS, TOKENS = 512, 8, 1024
@@ -34,8 +35,8 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def compare(benchmark, ratios, name, ours, theirs, goal, sizes, rounds=7):
-    """Time the two in alternation; record the ratio of the shortest times, and hold it to the goal."""
+def ratio_of_times(benchmark, ratios, name, ours, theirs, goal, sizes, rounds=7):
+    """Time the two in alternation; record and return the ratio of the shortest times."""
     other = []
 
     def before_each():
@@ -46,7 +47,7 @@ def compare(benchmark, ratios, name, ours, theirs, goal, sizes, rounds=7):
     benchmark.pedantic(ours, setup=before_each, rounds=rounds, warmup_rounds=1)
     ratio = benchmark.stats.stats.min / min(other[1:])
     ratios.append({"name": name, "ratio": round(ratio, 3), "goal": goal, "sizes": sizes})
-    assert goal is None or ratio <= goal, f"{name}: {ratio:.2f} times as long; the goal is {goal}"
+    return ratio
 
 
 class Layers:
@@ -63,9 +64,20 @@ class Layers:
         self.do = torch.from_numpy(self.dO)
         self.tree = map_tree(lambda X: torch.from_numpy(X.copy()).requires_grad_(), self.params)
         self.module = nn.MultiheadAttention(D, HEADS, batch_first=True)
+        inputs = [self.params[name] for name in ("query", "key", "value")]
+        weights = {
+            "in_proj_weight": np.concatenate([leaf["weight"].T for leaf in inputs]),
+            "in_proj_bias": np.concatenate([leaf["bias"] for leaf in inputs]),
+            "out_proj.weight": self.params["output"]["weight"].T,
+            "out_proj.bias": self.params["output"]["bias"],
+        }
+        self.module.load_state_dict({name: torch.tensor(array) for name, array in weights.items()})
 
-    def numpy(self, function=an.multi_head_attention):
-        return function(self.X, self.X, self.X, self.params, HEADS)
+    def numpy(self):
+        return an.multi_head_attention(self.X, self.X, self.X, self.params, HEADS)
+
+    def readable(self):
+        return an.multi_head_sum(self.X, self.X, self.X, self.params, HEADS)
 
     def torch(self):
         return at.multi_head_attention(self.x, self.x, self.x, self.tree, HEADS)
@@ -97,32 +109,32 @@ class Layers:
 @pytest.mark.parametrize("passes", ["one_way", "both_ways"])
 @pytest.mark.parametrize("n", LENGTHS)
 class TestMultiHeadAttention:
-    def run(self, benchmark, ratios, n, passes, ours, theirs, goal, title):
+    def ratio(self, benchmark, ratios, n, passes, ours, theirs, goal, title, rounds=7):
         layers = Layers(n)
-        time_it = getattr(layers, passes)
+        ours, theirs = getattr(layers, ours), getattr(layers, theirs)
+        values = [layers.one_way(forward) for forward in (ours, theirs)]
+        values = [value[0] if isinstance(value, tuple) else value for value in values]
+        compare(*values, name=f"what is timed, {title}", atol=1e-4)
         name = f"{title}, {'forward' if passes == 'one_way' else 'forward and backward'}"
-        ours, theirs = (partial(time_it, getattr(layers, f)) for f in (ours, theirs))
-        compare(benchmark, ratios, name, ours, theirs, goal, layers.sizes)
+        timed = [partial(getattr(layers, passes), forward) for forward in (ours, theirs)]
+        return ratio_of_times(benchmark, ratios, name, *timed, goal, layers.sizes, rounds)
 
     def test_torch_against_its_own_module(self, benchmark, ratios, n, passes):
-        title = "torch multi_head_attention / nn.MultiheadAttention"
-        self.run(benchmark, ratios, n, passes, "torch", "torch_module", 1.0, title)
+        title, goal = "torch multi_head_attention / nn.MultiheadAttention", 1.0
+        assert self.ratio(benchmark, ratios, n, passes, "torch", "torch_module", goal, title) <= goal
 
     def test_numpy_against_eager(self, benchmark, ratios, n, passes):
-        title = "NumPy multi_head_attention / eager torch"
-        self.run(benchmark, ratios, n, passes, "numpy", "eager", 1.1, title)
+        title, goal = "NumPy multi_head_attention / eager torch", 1.1
+        assert self.ratio(benchmark, ratios, n, passes, "numpy", "eager", goal, title) <= goal
 
     def test_numpy_against_the_fused_module(self, benchmark, ratios, n, passes):
-        title = "NumPy multi_head_attention / nn.MultiheadAttention"
-        self.run(benchmark, ratios, n, passes, "numpy", "torch_module", 1.4, title)
+        title, goal = "NumPy multi_head_attention / nn.MultiheadAttention", 1.4
+        assert self.ratio(benchmark, ratios, n, passes, "numpy", "torch_module", goal, title) <= goal
 
     def test_readable_form_beside_it(self, benchmark, ratios, n, passes):
-        layers = Layers(n)
-        time_it = getattr(layers, passes)
-        readable = partial(layers.numpy, an.multi_head_sum)
-        name = f"NumPy multi_head_sum / eager torch, {'forward' if passes == 'one_way' else 'forward and backward'}"
-        theirs = partial(time_it, layers.eager)
-        compare(benchmark, ratios, name, partial(time_it, readable), theirs, None, layers.sizes, rounds=3)
+        """No goal: it is there to be read, and its ratio to be known; that it computes the same is asserted."""
+        title = "NumPy multi_head_sum / eager torch"
+        assert self.ratio(benchmark, ratios, n, passes, "readable", "eager", None, title, rounds=3) > 0
 
 
 def test_sentences_of_mixed_length(benchmark, ratios):
@@ -136,4 +148,6 @@ def test_sentences_of_mixed_length(benchmark, ratios):
     sizes = {"sentences": len(sentences), "words": f"{min(words)} to {max(words)}", "batch": 32}
     name = "NumPy MiniLM / sentence-transformers"
     embed = partial(theirs.encode, sentences, batch_size=32, show_progress_bar=False)
-    compare(benchmark, ratios, name, partial(ours.embed, sentences), embed, 1.3, sizes, rounds=6)
+    compare(ours.embed(sentences), embed(), name="embeddings", atol=1e-5)
+    ours, goal = partial(ours.embed, sentences), 1.3
+    assert ratio_of_times(benchmark, ratios, name, ours, embed, goal, sizes, rounds=6) <= goal
