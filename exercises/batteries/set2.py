@@ -5,6 +5,10 @@ WRONG    {exercise: {name: (description, {grade id: code})}}; each is RIGHT with
 MESSAGE  {exercise: {name: words}}: what the first failed test has to say about that fault
 """
 
+from functools import partial
+
+from batteries.changes import changed
+
 RIGHT = {
     "heads_answer": """\
 def head_temperature_attention(Q, K, V, temperatures):
@@ -126,47 +130,17 @@ def merge_attention(O1, L1, O2, L2):
 
 
 def but(cell, *changes):
-    """The right answer with (old, new) replaced, once each."""
-    code = RIGHT[cell]
-    for old, new in changes:
-        if code.count(old) != 1:
-            raise ValueError(f"{cell}: {old!r} occurs {code.count(old)} times")
-        code = code.replace(old, new)
-    return {cell: code}
+    return {cell: changed(RIGHT[cell], *changes)}
 
 
-def heads(*changes):
-    return but("heads_answer", *changes)
-
-
-def distance(*changes):
-    return but("distance_answer", *changes)
-
-
-def window(*changes):
-    return but("window_answer", *changes)
-
-
-def sink(*changes):
-    return but("sink_answer", *changes)
-
-
-def repair(*changes):
-    return but("repair_answer", *changes)
-
-
-def flops(*changes):
-    return but("flops_answer", *changes)
-
-
-def lean(*changes):
-    return but("lean_answer", *changes)
-
-
-def merge(*changes):
-    return but("merge_answer", *changes)
-
-
+heads = partial(but, "heads_answer")
+distance = partial(but, "distance_answer")
+window = partial(but, "window_answer")
+sink = partial(but, "sink_answer")
+repair = partial(but, "repair_answer")
+flops = partial(but, "flops_answer")
+lean = partial(but, "lean_answer")
+merge = partial(but, "merge_answer")
 SHIFT = "    S = S - S.max(axis=-1, keepdims=True)\n"
 T_FIRST, A_LATE = (
     ("np.full((*Q.shape[:-1], 1), -np.inf)", "np.zeros((*Q.shape[:-1], 1))"),

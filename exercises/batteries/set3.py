@@ -5,6 +5,10 @@ WRONG    {exercise: {name: (description, {grade id: code})}}; each is RIGHT with
 MESSAGE  {exercise: {name: words}}: what the first failed test has to say about that fault
 """
 
+from functools import partial
+
+from batteries.changes import changed
+
 RIGHT = {
     "shared_answer": """\
 def shared_attention(X, W, Wv):
@@ -155,55 +159,19 @@ def first_leak(f, X):
 
 
 def but(cell, *changes):
-    """The right answer with (old, new) replaced, once each."""
-    code = RIGHT[cell]
-    for old, new in changes:
-        if code.count(old) != 1:
-            raise ValueError(f"{cell}: {old!r} occurs {code.count(old)} times")
-        code = code.replace(old, new)
-    return {cell: code}
+    return {cell: changed(RIGHT[cell], *changes)}
 
 
-def shared(*changes):
-    return but("shared_answer", *changes)
-
-
-def pack(*changes):
-    return but("pack_answer", *changes)
-
-
-def decode(*changes):
-    return but("decode_answer", *changes)
-
-
-def translate(*changes):
-    return but("translate_answer", *changes)
-
-
-def cost(*changes):
-    return but("cost_answer", *changes)
-
-
-def measure(*changes):
-    return but("distance_measure", *changes)
-
-
-def predict(*changes):
-    return but("distance_predict", *changes)
-
-
-def spread(*changes):
-    return but("spread_answer", *changes)
-
-
-def gate(*changes):
-    return but("gate_answer", *changes)
-
-
-def leak(*changes):
-    return but("leak_answer", *changes)
-
-
+shared = partial(but, "shared_answer")
+pack = partial(but, "pack_answer")
+decode = partial(but, "decode_answer")
+translate = partial(but, "translate_answer")
+cost = partial(but, "cost_answer")
+measure = partial(but, "distance_measure")
+predict = partial(but, "distance_predict")
+spread = partial(but, "spread_answer")
+gate = partial(but, "gate_answer")
+leak = partial(but, "leak_answer")
 RAMP = "ramp * (ramp + 1) // 2 + (n - ramp) * most"
 CACHE = "(K[..., keep:, :], V[..., keep:, :])"
 ADDITIVE = "return additive.reshape(b * heads, n, m), empty"

@@ -5,6 +5,10 @@ WRONG    {exercise: {name: (description, {grade id: code})}}; each is RIGHT with
 MESSAGE  {exercise: {name: words}}: what the first failed test has to say about that fault
 """
 
+from functools import partial
+
+from batteries.changes import changed
+
 RIGHT = {
     "talk_answer": """\
 def talking_heads(Q, K, V, A, B, mask):
@@ -203,59 +207,20 @@ def diagnose(layer, d, heads):
 
 
 def but(cell, *changes):
-    """The right answer with (old, new) replaced, once each."""
-    code = RIGHT[cell]
-    for old, new in changes:
-        if code.count(old) != 1:
-            raise ValueError(f"{cell}: {old!r} occurs {code.count(old)} times")
-        code = code.replace(old, new)
-    return {cell: code}
+    return {cell: changed(RIGHT[cell], *changes)}
 
 
-def talk(*changes):
-    return but("talk_answer", *changes)
-
-
-def fused(*changes):
-    return but("fused_answer", *changes)
-
-
-def pool(*changes):
-    return but("pool_answer", *changes)
-
-
-def narrow(*changes):
-    return but("narrow_answer", *changes)
-
-
-def gate(*changes):
-    return but("gate_answer", *changes)
-
-
-def form(*changes):
-    return but("removal_form", *changes)
-
-
-def choice(*changes):
-    return but("removal_choice", *changes)
-
-
-def reverse(*changes):
-    return but("reverse_answer", *changes)
-
-
-def step(*changes):
-    return but("cost_step", *changes)
-
-
-def balance(*changes):
-    return but("cost_balance", *changes)
-
-
-def suspect(*changes):
-    return but("suspect_answer", *changes)
-
-
+talk = partial(but, "talk_answer")
+fused = partial(but, "fused_answer")
+pool = partial(but, "pool_answer")
+narrow = partial(but, "narrow_answer")
+gate = partial(but, "gate_answer")
+form = partial(but, "removal_form")
+choice = partial(but, "removal_choice")
+reverse = partial(but, "reverse_answer")
+step = partial(but, "cost_step")
+balance = partial(but, "cost_balance")
+suspect = partial(but, "suspect_answer")
 MASKED = "    Z = np.where(mask, Z, -np.inf)\n"
 GRAM = "gram = Q.T @ Q"
 SOLVED = "found.append((np.linalg.pinv(G, rcond=1e-10, hermitian=True) @ right).T)"
