@@ -79,6 +79,7 @@ def attention(
     mask: Bool[Array, "..."] | bool = True,
     *,
     bias: Float[Array, "..."] | None = None,
+    drop: Callable | None = None,
     empty_rows: str = "error",
 ) -> tuple[Float[Array, "... n v"], Vjp]:
     r"""Scaled dot-product attention.
@@ -92,11 +93,12 @@ def attention(
     V : (..., m, v) values.
     mask : boolean, broadcasts to (..., n, m); True = may attend.
     bias : broadcasts to (..., n, m), added to the scaled scores; None adds nothing.
+    drop : ``drop(P) -> (P', vjp)``, applied to the weights, such as `random_dropout`; None leaves them.
     empty_rows : a query that may attend to nothing is an ``"error"``, or gets an output of zeros with ``"zero"``.
 
     Returns
     -------
-    O : (..., n, v); each row lies in the convex hull of the rows of V.
+    O : (..., n, v); each row lies in the convex hull of the rows of V, if nothing is dropped.
     vjp : dO -> (dQ, dK, dV), and dbias after them if there is a bias.
 
     Raises
@@ -116,11 +118,12 @@ def attention(
     """
     _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
     P, weights_vjp = attention_weights(Q, K, mask, bias=bias, empty_rows=empty_rows)
+    P, drop_vjp = (P, lambda dP: dP) if drop is None else drop(P)  # eq:attention-dropout
     O = P @ V  # eq:attention
 
     def vjp(dO):
         dV = T(P) @ dO  # eq:attention-vjp-v
-        dQ, dK, *dbias = weights_vjp(sum_to(dO @ T(V), P.shape))
+        dQ, dK, *dbias = weights_vjp(drop_vjp(sum_to(dO @ T(V), P.shape)))
         return dQ, dK, sum_to(dV, V.shape), *dbias
 
     return O, vjp

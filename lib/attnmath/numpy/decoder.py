@@ -5,6 +5,7 @@ from functools import partial
 
 from jaxtyping import Bool, Float
 
+from attnmath.cache import filled, kept, length
 from attnmath.numpy.encoder import attend
 from attnmath.numpy.layers import feed_forward, gelu, layer_norm
 from attnmath.numpy.multihead import multi_head_attention
@@ -18,7 +19,8 @@ def attend_to(memory, params, heads, mask, **options):
     """Cross-attention as a function of the queries' input alone; vjp: dY -> (dX, dparams, dmemory)."""
 
     def f(X):
-        H, attention_vjp = multi_head_attention(X, memory, memory, params, heads, mask, **options)
+        keys = None if filled(options.get("cache")) else memory
+        H, attention_vjp = multi_head_attention(X, keys, keys, params, heads, mask, **options)
 
         def vjp(dH):
             dQ, dK, dV, dparams = attention_vjp(dH)
@@ -45,6 +47,9 @@ def decoder_layer(
     key_heads: int | None = None,
     rotate: Callable | None = None,
     bias: Float[Array, "..."] | None = None,
+    drop: Callable | None = None,
+    drop_weights: Callable | None = None,
+    cache: dict | None = None,
     record: dict | None = None,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
     r"""Self-attention, attention to the encoder's output, and a feed-forward network, each with its residual and norm.
@@ -68,6 +73,10 @@ def decoder_layer(
     feed_forward : ``feed_forward(X, params, activation) -> (Y, vjp)``.
     activation : ``a(X) -> (Y, vjp)``, element by element.
     key_heads, rotate, bias : of the self-attention, as in `multi_head_attention`.
+    drop : ``drop(X) -> (Y, vjp)``, applied to each sub-layer's value before the sum, such as `random_dropout`.
+    drop_weights : the same for attention weights.
+    cache : a dict, empty at first, that receives the keys and values of the rows so far, ``X`` being the next ones;
+        their self-attention sees both, and the memory's keys and values are computed once. There is no vjp then.
     record : a dict that receives ``["attention"]["weights"]`` and ``["cross_attention"]["weights"]``.
 
     Returns
@@ -93,14 +102,15 @@ def decoder_layer(
     >>> Y.shape
     (3, 4)
     """
-    joint = {"norm_first": norm_first, "norm": norm, "eps": eps}
-    options = {"key_heads": key_heads, "rotate": rotate, "bias": bias, "record": child(record, "attention")}
-    attention = attend(params["attention"], heads, mask, **options)
+    joint = {"norm_first": norm_first, "norm": norm, "eps": eps, "drop": drop}
+    options = {"key_heads": key_heads, "drop_weights": drop_weights}
+    own = {"rotate": rotate, "bias": bias, "record": child(record, "attention"), "cache": kept(cache, "attention")}
+    attention = attend(params["attention"], heads, mask, **options, **own)
     A, attention_vjp = sublayer(X, attention, params["attention_norm"], **joint)  # eq:decoder-self
     C, cross_vjp = A, None
     if memory is not None:
-        options = {"key_heads": key_heads, "record": child(record, "cross_attention")}
-        cross = attend_to(memory, params["cross_attention"], heads, memory_mask, **options)
+        own = {"record": child(record, "cross_attention"), "cache": kept(cache, "cross_attention")}
+        cross = attend_to(memory, params["cross_attention"], heads, memory_mask, **options, **own)
         C, cross_vjp = sublayer(A, cross, params["cross_attention_norm"], **joint)  # eq:decoder-cross
     network = partial(feed_forward, params=params["feed_forward"], activation=activation)
     Y, network_vjp = sublayer(C, network, params["feed_forward_norm"], **joint)  # eq:decoder-feed-forward
@@ -127,6 +137,7 @@ def decoder(
     norm: Callable = layer_norm,
     eps: float = 1e-5,
     distance: int = 128,
+    cache: dict | None = None,
     record: dict | None = None,
     **options,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
@@ -143,6 +154,7 @@ def decoder(
         ``"relative"`` (buckets, h) every layer's self-attention gets that causal `relative_bias`.
     heads, mask, memory_mask, norm, eps : as in `decoder_layer`.
     distance : of `relative_bias`.
+    cache : as in `decoder_layer`, for all layers; `attnmath.cache.length` says how many rows it holds.
     record : a dict that receives ``["layers"]["0"]["attention"]["weights"]`` and so on.
     options : further keywords of `decoder_layer`.
 
@@ -171,10 +183,11 @@ def decoder(
     """
     vjps, shared, shared_vjp, norm_vjp = [], {}, None, None
     if "relative" in params:
-        n = X.shape[-2]
-        shared["bias"], shared_vjp = relative_bias(params["relative"], n, n, distance, causal=True)
+        n, m = X.shape[-2], X.shape[-2] + length(cache)
+        shared["bias"], shared_vjp = relative_bias(params["relative"], n, m, distance, causal=True)
     for i in range(len(params["layers"])):
-        layer = {"norm": norm, "eps": eps, "record": child(record, "layers", str(i)), **shared, **options}
+        ours = {"record": child(record, "layers", str(i)), "cache": child(cache, "layers", str(i))}
+        layer = {"norm": norm, "eps": eps, **ours, **shared, **options}
         X, layer_vjp = decoder_layer(X, memory, params["layers"][str(i)], heads, mask, memory_mask, **layer)
         vjps.append(layer_vjp)
     if "norm" in params:

@@ -42,6 +42,8 @@ def encoder_layer(
     key_heads: int | None = None,
     rotate: Callable | None = None,
     bias: Float[Array, "..."] | None = None,
+    drop: Callable | None = None,
+    drop_weights: Callable | None = None,
     record: dict | None = None,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
     r"""Self-attention and a feed-forward network, each added to its input and normalised.
@@ -62,6 +64,8 @@ def encoder_layer(
     feed_forward : ``feed_forward(X, params, activation) -> (Y, vjp)``.
     activation : ``a(X) -> (Y, vjp)``, element by element.
     key_heads, rotate, bias : of the self-attention, as in `multi_head_attention`.
+    drop : ``drop(X) -> (Y, vjp)``, applied to each sub-layer's value before the sum, such as `random_dropout`.
+    drop_weights : the same for attention weights.
     record : a dict that receives ``["attention"]["weights"]``.
 
     Returns
@@ -88,9 +92,10 @@ def encoder_layer(
     >>> Y.shape
     (3, 4)
     """
-    joint = {"norm_first": norm_first, "norm": norm, "eps": eps}
-    options = {"key_heads": key_heads, "rotate": rotate, "bias": bias, "record": child(record, "attention")}
-    attention = attend(params["attention"], heads, mask, **options)
+    joint = {"norm_first": norm_first, "norm": norm, "eps": eps, "drop": drop}
+    options = {"key_heads": key_heads, "drop_weights": drop_weights}
+    own = {"rotate": rotate, "bias": bias, "record": child(record, "attention")}
+    attention = attend(params["attention"], heads, mask, **options, **own)
     A, attention_vjp = sublayer(X, attention, params["attention_norm"], **joint)  # eq:encoder-attention
     network = partial(feed_forward, params=params["feed_forward"], activation=activation)
     Y, network_vjp = sublayer(A, network, params["feed_forward_norm"], **joint)  # eq:encoder-feed-forward

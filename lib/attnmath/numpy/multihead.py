@@ -1,11 +1,13 @@
 """Multi-head attention: the readable sum over heads, and the fused form with all heads side by side in one matrix."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from attnmath import _require
+from attnmath.cache import KeyValueCache, no_vjp
 from attnmath.numpy.attention import attention, attention_fused, attention_weights
 from attnmath.numpy.layers import affine
 from attnmath.numpy.types import Array, T, Vjp, sum_to
@@ -36,8 +38,8 @@ def unshare_heads(dX, times):
 
 def multi_head_attention(
     Q: Float[Array, "... n d"],
-    K: Float[Array, "... m e"],
-    V: Float[Array, "... m c"],
+    K: Float[Array, "... m e"] | None,
+    V: Float[Array, "... m c"] | None,
     params: dict,
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
@@ -45,6 +47,8 @@ def multi_head_attention(
     key_heads: int | None = None,
     rotate: Callable | None = None,
     bias: Float[Array, "..."] | None = None,
+    drop_weights: Callable | None = None,
+    cache: KeyValueCache | None = None,
     empty_rows: str = "error",
     record: dict | None = None,
 ) -> tuple[Float[Array, "... n o"], Vjp]:
@@ -66,6 +70,9 @@ def multi_head_attention(
     rotate : ``rotate(X) -> (Y, vjp)``, applied to the queries (..., h, n, k) and the keys (..., g, m, k) of the heads,
         such as `rotary`; None leaves them.
     bias : broadcasts to (..., h, n, m), added to the scaled scores; None adds nothing.
+    drop_weights : ``drop(P) -> (P', vjp)``, applied to the weights, such as `random_dropout`; None leaves them.
+    cache : keys and values of earlier rows, which come before K's and V's; those are added to it. With K and V None
+        the cache alone is attended to. There is no vjp then. ``rotate`` is called with ``start``.
     empty_rows : a query that may attend to nothing is an ``"error"``, or gets zeros from each head with ``"zero"``.
     record : a dict that receives ``"weights"``, P (..., h, n, m).
 
@@ -92,8 +99,11 @@ def multi_head_attention(
     array([[0.731, 0.5  ],
            [0.5  , 0.731]])
     """
-    _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
+    _require.keys_or_cache(K, V, cache)
     g = _require.head_sizes(params, heads, key_heads)
+    if cache is not None:
+        return _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias), no_vjp
+    _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
     inputs, counts = dict(zip(INPUTS, (Q, K, V), strict=True)), {"query": heads, "key": g, "value": g}
     projected, vjps = {}, {}
     turn = {"query": rotate or _stay, "key": rotate or _stay, "value": _stay}
@@ -104,7 +114,8 @@ def multi_head_attention(
     q, k, v = projected.values()
     if record is not None:
         record["weights"], _ = attention_weights(q, k, mask, bias=bias, empty_rows=empty_rows)
-    H, head_vjp = attention_fused(q, k, v, mask, bias=bias, empty_rows=empty_rows)  # eq:head
+    attend = attention_fused if drop_weights is None else partial(attention, drop=drop_weights)
+    H, head_vjp = attend(q, k, v, mask, bias=bias, empty_rows=empty_rows)  # eq:head
     O, vjps["output"] = affine(merge_heads(H), params["output"])  # eq:multi-head
 
     def vjp(dO):
@@ -118,6 +129,20 @@ def multi_head_attention(
         return *dinputs, dparams, *dheads[3:]
 
     return O, vjp
+
+
+def _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias):
+    """`multi_head_attention` of new rows to all rows so far; their keys and values are computed once, and kept."""
+
+    def project(X, name, count, turn=None):
+        Y = split_heads(affine(X, params[name])[0], count)
+        return Y if turn is None else turn(Y, start=start)[0]
+
+    start = cache.length
+    q = project(Q, "query", heads, rotate)
+    k, v = cache.kept if K is None else cache.append(project(K, "key", g, rotate), project(V, "value", g))
+    k, v = share_heads(k, heads // g), share_heads(v, heads // g)
+    return affine(merge_heads(attention_fused(q, k, v, mask, bias=bias)[0]), params["output"])[0]
 
 
 def _stay(X):

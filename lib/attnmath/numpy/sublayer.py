@@ -20,6 +20,11 @@ def normalise(X, params, norm, eps):
     return Y, vjp
 
 
+def _leave(F):
+    """The dropout of a model that has none."""
+    return F, lambda dF: dF
+
+
 def sublayer(
     X: Float[Array, "... n d"],
     f: Callable,
@@ -28,6 +33,7 @@ def sublayer(
     norm_first: bool = False,
     norm: Callable = layer_norm,
     eps: float = 1e-5,
+    drop: Callable | None = None,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
     r"""X plus a function of X, with a norm after the sum (post-norm) or before the function (pre-norm).
 
@@ -41,6 +47,7 @@ def sublayer(
     norm_first : True is pre-norm.
     norm : ``norm(X, gain[, bias], eps) -> (Y, vjp)``, such as `layer_norm`.
     eps : of the norm.
+    drop : ``drop(F) -> (F', vjp)``, applied to f's value before the sum, such as `random_dropout`; None leaves it.
 
     Returns
     -------
@@ -65,21 +72,24 @@ def sublayer(
     >>> Y.round(3)
     array([[0., 4.]])
     """
+    drop = drop or _leave
     if norm_first:
         N, norm_vjp = normalise(X, params, norm, eps)
         F, f_vjp = f(N)
+        F, drop_vjp = drop(F)
         Y = X + F  # eq:sublayer-pre-norm
     else:
         F, f_vjp = f(X)
+        F, drop_vjp = drop(F)
         Y, norm_vjp = normalise(X + F, params, norm, eps)  # eq:sublayer-post-norm
 
     def vjp(dY):
         if norm_first:
-            dN, *rest = f_vjp(dY)
+            dN, *rest = f_vjp(drop_vjp(dY))
             dX, dparams = norm_vjp(dN)
             return dY + dX, dparams, *rest
         dsum, dparams = norm_vjp(dY)
-        dX, *rest = f_vjp(dsum)
+        dX, *rest = f_vjp(drop_vjp(dsum))
         return dsum + dX, dparams, *rest
 
     return Y, vjp

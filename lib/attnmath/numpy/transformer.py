@@ -3,9 +3,12 @@
 The encoder alone is `attnmath.numpy.bert.bert`.
 """
 
+from collections.abc import Callable
+
 from jaxtyping import Bool, Float, Integer
 
 from attnmath import _require
+from attnmath.cache import length, no_vjp
 from attnmath.numpy.decoder import decoder
 from attnmath.numpy.embedding import embedding
 from attnmath.numpy.encoder import encoder
@@ -22,6 +25,9 @@ def token_embedding(
     params: dict,
     scale: float = 1.0,
     positions: Float[Array, "p d"] | None = None,
+    *,
+    start: int = 0,
+    drop: Callable | None = None,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
     r"""Word vectors, scaled, plus positions: learned ones, fixed ones, or none.
 
@@ -33,6 +39,8 @@ def token_embedding(
     params : ``{"word" (t, d)}``, E, and ``"position" (p, d)``, P, if positions are learned.
     scale : s; the original takes the square root of d.
     positions : (p, d) fixed positions, such as `sinusoidal_positions`; they get no gradient.
+    start : the position of the first token.
+    drop : ``drop(X) -> (Y, vjp)``, applied to the sum, such as `random_dropout`; None leaves it.
 
     Returns
     -------
@@ -61,14 +69,16 @@ def token_embedding(
     X = scale * X
     for table in (params.get("position"), positions):
         if table is not None:
-            _require.positions(n, len(table))
-            X = X + table[:n]
+            _require.positions(start + n, len(table))
+            X = X + table[start : start + n]
+    X, drop_vjp = (X, lambda dX: dX) if drop is None else drop(X)
 
     def vjp(dX):
+        dX = drop_vjp(dX)
         dparams = {"word": word_vjp(scale * dX)}
         if "position" in params:
             dparams["position"] = 0 * params["position"]
-            dparams["position"][:n] = sum_to(dX, dparams["position"][:n].shape)
+            dparams["position"][start : start + n] = sum_to(dX, (n, dX.shape[-1]))
         return dparams
 
     return X, vjp
@@ -137,6 +147,8 @@ def decoder_only(
     *,
     scale: float = 1.0,
     positions: Float[Array, "p d"] | None = None,
+    drop: Callable | None = None,
+    cache: dict | None = None,
     **options,
 ) -> tuple[Float[Array, "... n t"], Vjp]:
     r"""A language model: at each position the logits of the next token, from the tokens so far.
@@ -151,6 +163,9 @@ def decoder_only(
     heads : h.
     mask : (..., n) boolean, True for a token, False for padding, which comes last; None if there is no padding.
     scale, positions : as in `token_embedding`.
+    drop : as in `token_embedding` and `decoder_layer`.
+    cache : a dict, empty at first, that receives the keys and values of the tokens so far, ``ids`` being the next ones;
+        it takes no mask. There is no vjp then.
     options : as in `decoder_layer`: ``norm_first``, ``norm``, ``activation``, ``rotate`` and so on.
 
     Returns
@@ -176,11 +191,13 @@ def decoder_only(
     >>> Z.shape
     (1, 3, 11)
     """
-    X, embedding_vjp = token_embedding(ids, params["embeddings"], scale, positions)
-    allowed = causal_mask(ids.shape[-1])
+    start, n = length(cache), ids.shape[-1]
+    _require.no_mask_with_cache(mask, cache)
+    X, embedding_vjp = token_embedding(ids, params["embeddings"], scale, positions, start=start, drop=drop)
+    allowed = causal_mask(n, start + n)
     allowed = allowed if mask is None else allowed & _require.keys(mask, ids)[..., None, None, :]
     stack = {name: params[name] for name in STACK if name in params}
-    Y, decoder_vjp = decoder(X, None, stack, heads, allowed, **options)
+    Y, decoder_vjp = decoder(X, None, stack, heads, allowed, drop=drop, cache=cache, **options)
     Z, logits_vjp = logits(Y, params)
 
     def vjp(dZ):
@@ -188,7 +205,7 @@ def decoder_only(
         dX, _, dstack = decoder_vjp(dY)
         return merge(dparams, dstack, {"embeddings": embedding_vjp(dX)})
 
-    return Z, vjp
+    return Z, vjp if cache is None else no_vjp
 
 
 def merge(*trees):
@@ -205,6 +222,123 @@ def merge(*trees):
     return first
 
 
+def encode(
+    source: Integer[Array, "... m"],
+    params: dict,
+    heads: int,
+    source_mask: Bool[Array, "... m"] | None = None,
+    *,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+    drop: Callable | None = None,
+    **options,
+) -> tuple[Float[Array, "... m d"], Vjp]:
+    r"""The first half of `transformer`: what the encoder makes of the source.
+
+    .. math:: M = \operatorname{encoder}(\operatorname{embedding}(\text{source}))
+
+    Parameters
+    ----------
+    source, params, heads, source_mask, scale, positions, drop, options : as in `transformer`.
+
+    Returns
+    -------
+    M : (..., m, d).
+    vjp : dM -> dparams, of the encoder and the source's embeddings.
+
+    Raises
+    ------
+    ValueError
+        As `transformer`.
+
+    References
+    ----------
+    Vaswani et al. (2017), figure 1. Chapter 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnmath.shapes import random_tree, transformer_shapes
+    >>> params = random_tree(transformer_shapes(11, 4, 8, layers=2, positions=5), np.random.default_rng(0))
+    >>> M, vjp = encode(np.array([[3, 1, 4]]), params, heads=2)
+    >>> M.shape
+    (1, 3, 4)
+    """
+    of_source = "source_embeddings" if "source_embeddings" in params else "embeddings"
+    keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
+    S, embedding_vjp = token_embedding(source, params[of_source], scale, positions, drop=drop)
+    M, encoder_vjp = encoder(S, params["encoder"], heads, keys, drop=drop, **options)
+
+    def vjp(dM):
+        dS, dencoder = encoder_vjp(dM)
+        return {"encoder": dencoder, of_source: embedding_vjp(dS)}
+
+    return M, vjp
+
+
+def decode(
+    target: Integer[Array, "... n"],
+    memory: Float[Array, "... m d"],
+    params: dict,
+    heads: int,
+    source_mask: Bool[Array, "... m"] | None = None,
+    *,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+    drop: Callable | None = None,
+    cache: dict | None = None,
+    **options,
+) -> tuple[Float[Array, "... n t"], Vjp]:
+    r"""The second half of `transformer`: logits of each next target token, from the encoder's output.
+
+    .. math:: Z = \operatorname{decoder}(\operatorname{embedding}(\text{target}), M)\, E^\top
+
+    Parameters
+    ----------
+    target : (..., n) token ids.
+    memory : (..., m, d), M, from `encode`.
+    params, heads, source_mask, scale, positions, drop, options : as in `transformer`.
+    cache : a dict, empty at first, that receives the keys and values of the memory and of the target so far, ``target``
+        being the next tokens. There is no vjp then.
+
+    Returns
+    -------
+    Z : (..., n, t) logits.
+    vjp : dZ -> (dM, dparams), of the decoder, the target's embeddings and the head.
+
+    Raises
+    ------
+    ValueError
+        As `transformer`.
+
+    References
+    ----------
+    Vaswani et al. (2017), figure 1. Chapter 5; Chapter 6 for the cache.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attnmath.shapes import random_tree, transformer_shapes
+    >>> params = random_tree(transformer_shapes(11, 4, 8, layers=2, positions=5), np.random.default_rng(0))
+    >>> cache, M = {}, np.ones((1, 3, 4))
+    >>> [decode(np.array([[token]]), M, params, heads=2, cache=cache)[0].shape for token in (1, 5)]
+    [(1, 1, 11), (1, 1, 11)]
+    """
+    start, n = length(cache), target.shape[-1]
+    keys = True if source_mask is None else source_mask[..., None, None, :]
+    X, embedding_vjp = token_embedding(target, params["embeddings"], scale, positions, start=start, drop=drop)
+    causal = causal_mask(n, start + n)
+    Y, decoder_vjp = decoder(X, memory, params["decoder"], heads, causal, keys, drop=drop, cache=cache, **options)
+    Z, logits_vjp = logits(Y, params)
+
+    def vjp(dZ):
+        dY, dparams = logits_vjp(dZ)
+        dX, dM, ddecoder = decoder_vjp(dY)
+        return dM, merge(dparams, {"decoder": ddecoder, "embeddings": embedding_vjp(dX)})
+
+    return Z, vjp if cache is None else no_vjp
+
+
 def transformer(
     source: Integer[Array, "... m"],
     target: Integer[Array, "... n"],
@@ -212,8 +346,6 @@ def transformer(
     heads: int,
     source_mask: Bool[Array, "... m"] | None = None,
     *,
-    scale: float = 1.0,
-    positions: Float[Array, "p d"] | None = None,
     record: dict | None = None,
     **options,
 ) -> tuple[Float[Array, "... n t"], Vjp]:
@@ -230,9 +362,9 @@ def transformer(
     heads : h.
     source_mask : (..., m) boolean, True for a token, False for padding; None if there is no padding. The target needs
         none: its padding comes last, where the causal mask hides it.
-    scale, positions : as in `token_embedding`.
     record : a dict that receives ``["decoder"]["layers"]["0"]["cross_attention"]["weights"]`` and so on.
-    options : as in `decoder_layer`: ``norm_first``, ``norm``, ``activation`` and so on, for both stacks.
+    options : ``scale``, ``positions`` and ``drop`` as in `token_embedding`; ``norm_first``, ``norm``, ``activation``,
+        ``drop`` and so on as in `decoder_layer`, for both stacks.
 
     Returns
     -------
@@ -257,20 +389,11 @@ def transformer(
     >>> Z.shape
     (1, 2, 11)
     """
-    of_source = "source_embeddings" if "source_embeddings" in params else "embeddings"
-    keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
-    S, source_vjp = token_embedding(source, params[of_source], scale, positions)
-    M, encoder_vjp = encoder(S, params["encoder"], heads, keys, record=child(record, "encoder"), **options)
-    X, target_vjp = token_embedding(target, params["embeddings"], scale, positions)
-    causal = causal_mask(target.shape[-1])
-    Y, decoder_vjp = decoder(X, M, params["decoder"], heads, causal, keys, record=child(record, "decoder"), **options)
-    Z, logits_vjp = logits(Y, params)
+    M, encode_vjp = encode(source, params, heads, source_mask, record=child(record, "encoder"), **options)
+    Z, decode_vjp = decode(target, M, params, heads, source_mask, record=child(record, "decoder"), **options)
 
     def vjp(dZ):
-        dY, dparams = logits_vjp(dZ)
-        dX, dM, ddecoder = decoder_vjp(dY)
-        dS, dencoder = encoder_vjp(dM)
-        stacks = {"encoder": dencoder, "decoder": ddecoder}
-        return merge(dparams, stacks, {"embeddings": target_vjp(dX)}, {of_source: source_vjp(dS)})
+        dM, dparams = decode_vjp(dZ)
+        return merge(dparams, encode_vjp(dM))
 
     return Z, vjp

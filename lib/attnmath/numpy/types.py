@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray
+Generator = np.random.Generator
 Vjp = Callable[..., Any]
 
 

@@ -52,14 +52,15 @@ def attention(
     mask: Bool[Array, "..."] | bool = True,
     *,
     bias: Float[Array, "..."] | None = None,
+    drop: Callable | None = None,
     empty_rows: str = "error",
 ) -> Float[Array, "... n v"]:
     r"""Scaled dot-product attention, in the plain form that one can read.
 
     .. math:: O = \operatorname{softmax}(Q K^\top / \sqrt{d_k})\, V
 
-    Parameters, errors and source as in `attnmath.numpy.attention.attention`. `attention_fused` is the same function
-    through PyTorch's kernels.
+    Parameters, errors and source as in `attnmath.numpy.attention.attention`, ``drop`` being a function of the weights
+    such as ``torch.nn.Dropout(p)``. `attention_fused` is the same function through PyTorch's kernels.
 
     Examples
     --------
@@ -67,7 +68,9 @@ def attention(
     tensor([[2., 1.]])
     """
     _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
-    return attention_weights(Q, K, mask, bias=bias, empty_rows=empty_rows) @ V  # eq:attention
+    P = attention_weights(Q, K, mask, bias=bias, empty_rows=empty_rows)
+    P = P if drop is None else drop(P)  # eq:attention-dropout
+    return P @ V  # eq:attention
 
 
 def attention_fused(

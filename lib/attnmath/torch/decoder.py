@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 
 from attnmath import _require, shapes
+from attnmath.cache import filled, kept, length
 from attnmath.torch.encoder import attend
 from attnmath.torch.layers import feed_forward, gelu, layer_norm
 from attnmath.torch.modules import ParamTree
@@ -19,7 +20,8 @@ from attnmath.tree import child
 
 def attend_to(memory, params, heads, mask, **options):
     """Cross-attention as a function of the queries' input alone."""
-    return lambda X: multi_head_attention(X, memory, memory, params, heads, mask, **options)
+    keys = None if filled(options.get("cache")) else memory
+    return lambda X: multi_head_attention(X, keys, keys, params, heads, mask, **options)
 
 
 def decoder_layer(
@@ -38,6 +40,9 @@ def decoder_layer(
     key_heads: int | None = None,
     rotate: Callable | None = None,
     bias: Float[Array, "..."] | None = None,
+    drop: Callable | None = None,
+    drop_weights: Callable | None = None,
+    cache: dict | None = None,
     record: dict | None = None,
 ) -> Float[Array, "... n d"]:
     r"""Self-attention, attention to the encoder's output, and a feed-forward network, each with its residual and norm.
@@ -53,14 +58,15 @@ def decoder_layer(
     >>> DecoderLayer(4, 2, 8)(torch.eye(3, 4), torch.eye(5, 4)).shape
     torch.Size([3, 4])
     """
-    joint = {"norm_first": norm_first, "norm": norm, "eps": eps}
-    options = {"key_heads": key_heads, "rotate": rotate, "bias": bias, "record": child(record, "attention")}
-    attention = attend(params["attention"], heads, mask, **options)
+    joint = {"norm_first": norm_first, "norm": norm, "eps": eps, "drop": drop}
+    options = {"key_heads": key_heads, "drop_weights": drop_weights}
+    own = {"rotate": rotate, "bias": bias, "record": child(record, "attention"), "cache": kept(cache, "attention")}
+    attention = attend(params["attention"], heads, mask, **options, **own)
     A = sublayer(X, attention, params["attention_norm"], **joint)  # eq:decoder-self
     C = A
     if memory is not None:
-        options = {"key_heads": key_heads, "record": child(record, "cross_attention")}
-        cross = attend_to(memory, params["cross_attention"], heads, memory_mask, **options)
+        own = {"record": child(record, "cross_attention"), "cache": kept(cache, "cross_attention")}
+        cross = attend_to(memory, params["cross_attention"], heads, memory_mask, **options, **own)
         C = sublayer(A, cross, params["cross_attention_norm"], **joint)  # eq:decoder-cross
     network = partial(feed_forward, params=params["feed_forward"], activation=activation)
     return sublayer(C, network, params["feed_forward_norm"], **joint)  # eq:decoder-feed-forward
@@ -77,6 +83,7 @@ def decoder(
     norm: Callable = layer_norm,
     eps: float = 1e-5,
     distance: int = 128,
+    cache: dict | None = None,
     record: dict | None = None,
     **options,
 ) -> Float[Array, "... n d"]:
@@ -95,10 +102,11 @@ def decoder(
     """
     shared = {}
     if "relative" in params:
-        n = X.shape[-2]
-        shared["bias"] = relative_bias(params["relative"], n, n, distance, causal=True)
+        n, m = X.shape[-2], X.shape[-2] + length(cache)
+        shared["bias"] = relative_bias(params["relative"], n, m, distance, causal=True)
     for i in range(len(params["layers"])):
-        layer = {"norm": norm, "eps": eps, "record": child(record, "layers", str(i)), **shared, **options}
+        ours = {"record": child(record, "layers", str(i)), "cache": child(cache, "layers", str(i))}
+        layer = {"norm": norm, "eps": eps, **ours, **shared, **options}
         X = decoder_layer(X, memory, params["layers"][str(i)], heads, mask, memory_mask, **layer)
     return normalise(X, params["norm"], norm, eps) if "norm" in params else X
 

@@ -35,6 +35,8 @@ def encoder_layer(
     key_heads: int | None = None,
     rotate: Callable | None = None,
     bias: Float[Array, "..."] | None = None,
+    drop: Callable | None = None,
+    drop_weights: Callable | None = None,
     record: dict | None = None,
 ) -> Float[Array, "... n d"]:
     r"""Self-attention and a feed-forward network, each added to its input and normalised.
@@ -49,9 +51,10 @@ def encoder_layer(
     >>> EncoderLayer(4, 2, 8)(torch.eye(3, 4)).shape
     torch.Size([3, 4])
     """
-    joint = {"norm_first": norm_first, "norm": norm, "eps": eps}
-    options = {"key_heads": key_heads, "rotate": rotate, "bias": bias, "record": child(record, "attention")}
-    attention = attend(params["attention"], heads, mask, **options)
+    joint = {"norm_first": norm_first, "norm": norm, "eps": eps, "drop": drop}
+    options = {"key_heads": key_heads, "drop_weights": drop_weights}
+    own = {"rotate": rotate, "bias": bias, "record": child(record, "attention")}
+    attention = attend(params["attention"], heads, mask, **options, **own)
     A = sublayer(X, attention, params["attention_norm"], **joint)  # eq:encoder-attention
     network = partial(feed_forward, params=params["feed_forward"], activation=activation)
     return sublayer(A, network, params["feed_forward_norm"], **joint)  # eq:encoder-feed-forward

@@ -1,11 +1,13 @@
 """Multi-head attention: the readable sum over heads, and the fused form with all heads side by side in one matrix."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float
 
 from attnmath import _require, shapes
+from attnmath.cache import KeyValueCache
 from attnmath.torch.attention import attention, attention_fused, attention_weights
 from attnmath.torch.layers import affine
 from attnmath.torch.modules import ParamTree
@@ -29,8 +31,8 @@ def share_heads(X: Float[Array, "... g m k"], times: int) -> Float[Array, "... h
 
 def multi_head_attention(
     Q: Float[Array, "... n d"],
-    K: Float[Array, "... m e"],
-    V: Float[Array, "... m c"],
+    K: Float[Array, "... m e"] | None,
+    V: Float[Array, "... m c"] | None,
     params: dict,
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
@@ -38,6 +40,8 @@ def multi_head_attention(
     key_heads: int | None = None,
     rotate: Callable | None = None,
     bias: Float[Array, "..."] | None = None,
+    drop_weights: Callable | None = None,
+    cache: KeyValueCache | None = None,
     empty_rows: str = "error",
     record: dict | None = None,
 ) -> Float[Array, "... n o"]:
@@ -57,20 +61,30 @@ def multi_head_attention(
     tensor([[0.7311, 0.5000],
             [0.5000, 0.7311]])
     """
-    _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
+    _require.keys_or_cache(K, V, cache)
     g = _require.head_sizes(params, heads, key_heads)
-    q, k, v = (
-        split_heads(affine(X, params[name]), count)
-        for name, X, count in (("query", Q, heads), ("key", K, g), ("value", V, g))
-    )
+    if cache is None:
+        _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
+    elif rotate is not None:
+        rotate = partial(rotate, start=cache.length)
+
+    def project(X, name, count):
+        return split_heads(affine(X, params[name]), count)
+
+    q = project(Q, "query", heads)
+    k, v = cache.kept if K is None else (project(K, "key", g), project(V, "value", g))
     if rotate is not None:
-        q, k = rotate(q), rotate(k)
+        q, k = rotate(q), k if K is None else rotate(k)
+    if cache is not None and K is not None:
+        k, v = cache.append(k, v)
     k, v = share_heads(k, heads // g), share_heads(v, heads // g)
-    if record is None:
+    if record is None and drop_weights is None:
         H = attention_fused(q, k, v, mask, bias=bias, empty_rows=empty_rows)  # eq:head
     else:
-        record["weights"] = attention_weights(q, k, mask, bias=bias, empty_rows=empty_rows)
-        H = record["weights"] @ v
+        P = attention_weights(q, k, mask, bias=bias, empty_rows=empty_rows)
+        if record is not None:
+            record["weights"] = P
+        H = (P if drop_weights is None else drop_weights(P)) @ v
     return affine(merge_heads(H), params["output"])  # eq:multi-head
 
 

@@ -21,12 +21,13 @@ def sublayer(
     norm_first: bool = False,
     norm: Callable = layer_norm,
     eps: float = 1e-5,
+    drop: Callable | None = None,
 ) -> Float[Array, "... n d"]:
     r"""X plus a function of X, with a norm after the sum (post-norm) or before the function (pre-norm).
 
     .. math:: Y = \operatorname{norm}(X + f(X))\qquad\text{or}\qquad Y = X + f(\operatorname{norm}(X))
 
-    Parameters, errors and source as in `attnmath.numpy.sublayer.sublayer`; ``f`` returns a tensor.
+    Parameters, errors and source as in `attnmath.numpy.sublayer.sublayer`; ``f`` and ``drop`` return a tensor.
 
     Examples
     --------
@@ -35,6 +36,6 @@ def sublayer(
     >>> sublayer(torch.tensor([[1.0, 3.0]]), lambda Z: 0 * Z, norm, norm_first=True)
     tensor([[1., 3.]])
     """
-    if norm_first:
-        return X + f(normalise(X, params, norm, eps))  # eq:sublayer-pre-norm
-    return normalise(X + f(X), params, norm, eps)  # eq:sublayer-post-norm
+    F = f(normalise(X, params, norm, eps) if norm_first else X)
+    Y = X + (F if drop is None else drop(F))  # eq:sublayer-pre-norm
+    return Y if norm_first else normalise(Y, params, norm, eps)  # eq:sublayer-post-norm

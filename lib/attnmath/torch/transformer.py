@@ -3,11 +3,14 @@
 The encoder alone is `attnmath.torch.bert.bert`.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Integer
 
 from attnmath import _require, shapes
+from attnmath.cache import length
 from attnmath.torch.decoder import decoder
 from attnmath.torch.embedding import embedding
 from attnmath.torch.encoder import encoder
@@ -25,6 +28,9 @@ def token_embedding(
     params: dict,
     scale: float = 1.0,
     positions: Float[Array, "p d"] | None = None,
+    *,
+    start: int = 0,
+    drop: Callable | None = None,
 ) -> Float[Array, "... n d"]:
     r"""Word vectors, scaled, plus positions: learned ones, fixed ones, or none.
 
@@ -42,9 +48,9 @@ def token_embedding(
     X = scale * embedding(ids, params["word"])
     for table in (params.get("position"), positions):
         if table is not None:
-            _require.positions(n, len(table))
-            X = X + table[:n]
-    return X
+            _require.positions(start + n, len(table))
+            X = X + table[start : start + n]
+    return X if drop is None else drop(X)
 
 
 def lm_head(X: Float[Array, "... n d"], table: Float[Array, "t d"]) -> Float[Array, "... n t"]:
@@ -76,6 +82,8 @@ def decoder_only(
     *,
     scale: float = 1.0,
     positions: Float[Array, "p d"] | None = None,
+    drop: Callable | None = None,
+    cache: dict | None = None,
     **options,
 ) -> Float[Array, "... n t"]:
     r"""A language model: at each position the logits of the next token, from the tokens so far.
@@ -89,11 +97,74 @@ def decoder_only(
     >>> DecoderOnly(11, 4, 2, 8, layers=2, positions=5)(torch.tensor([[3, 1, 4]])).shape
     torch.Size([1, 3, 11])
     """
-    X = token_embedding(ids, params["embeddings"], scale, positions)
-    allowed = causal_mask(ids.shape[-1]).to(ids.device)
+    start, n = length(cache), ids.shape[-1]
+    _require.no_mask_with_cache(mask, cache)
+    X = token_embedding(ids, params["embeddings"], scale, positions, start=start, drop=drop)
+    allowed = causal_mask(n, start + n).to(ids.device)
     allowed = allowed if mask is None else allowed & _require.keys(mask, ids)[..., None, None, :]
     stack = {name: params[name] for name in STACK if name in params}
-    return logits(decoder(X, None, stack, heads, allowed, **options), params)
+    return logits(decoder(X, None, stack, heads, allowed, drop=drop, cache=cache, **options), params)
+
+
+def encode(
+    source: Integer[Array, "... m"],
+    params: dict,
+    heads: int,
+    source_mask: Bool[Array, "... m"] | None = None,
+    *,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+    drop: Callable | None = None,
+    **options,
+) -> Float[Array, "... m d"]:
+    r"""The first half of `transformer`: what the encoder makes of the source.
+
+    .. math:: M = \operatorname{encoder}(\operatorname{embedding}(\text{source}))
+
+    Parameters, errors and source as in `attnmath.numpy.transformer.encode`.
+
+    Examples
+    --------
+    >>> encode(torch.tensor([[3, 1, 4]]), Transformer(11, 4, 2, 8, layers=2, positions=5).tree(), 2).shape
+    torch.Size([1, 3, 4])
+    """
+    keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
+    S = token_embedding(source, params.get("source_embeddings", params["embeddings"]), scale, positions, drop=drop)
+    return encoder(S, params["encoder"], heads, keys, drop=drop, **options)
+
+
+def decode(
+    target: Integer[Array, "... n"],
+    memory: Float[Array, "... m d"],
+    params: dict,
+    heads: int,
+    source_mask: Bool[Array, "... m"] | None = None,
+    *,
+    scale: float = 1.0,
+    positions: Float[Array, "p d"] | None = None,
+    drop: Callable | None = None,
+    cache: dict | None = None,
+    **options,
+) -> Float[Array, "... n t"]:
+    r"""The second half of `transformer`: logits of each next target token, from the encoder's output.
+
+    .. math:: Z = \operatorname{decoder}(\operatorname{embedding}(\text{target}), M)\, E^\top
+
+    Parameters, errors and source as in `attnmath.numpy.transformer.decode`; a cache needs ``torch.no_grad()``.
+
+    Examples
+    --------
+    >>> params, cache, M = Transformer(11, 4, 2, 8, layers=2, positions=5).tree(), {}, torch.ones(1, 3, 4)
+    >>> with torch.no_grad():
+    ...     [decode(torch.tensor([[token]]), M, params, heads=2, cache=cache).shape for token in (1, 5)]
+    [torch.Size([1, 1, 11]), torch.Size([1, 1, 11])]
+    """
+    start, n = length(cache), target.shape[-1]
+    keys = True if source_mask is None else source_mask[..., None, None, :]
+    X = token_embedding(target, params["embeddings"], scale, positions, start=start, drop=drop)
+    causal = causal_mask(n, start + n).to(target.device)
+    Y = decoder(X, memory, params["decoder"], heads, causal, keys, drop=drop, cache=cache, **options)
+    return logits(Y, params)
 
 
 def transformer(
@@ -103,8 +174,6 @@ def transformer(
     heads: int,
     source_mask: Bool[Array, "... m"] | None = None,
     *,
-    scale: float = 1.0,
-    positions: Float[Array, "p d"] | None = None,
     record: dict | None = None,
     **options,
 ) -> Float[Array, "... n t"]:
@@ -120,13 +189,8 @@ def transformer(
     >>> Transformer(11, 4, 2, 8, layers=2, positions=5)(torch.tensor([[3, 1, 4]]), torch.tensor([[1, 5]])).shape
     torch.Size([1, 2, 11])
     """
-    keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
-    S = token_embedding(source, params.get("source_embeddings", params["embeddings"]), scale, positions)
-    M = encoder(S, params["encoder"], heads, keys, record=child(record, "encoder"), **options)
-    X = token_embedding(target, params["embeddings"], scale, positions)
-    causal = causal_mask(target.shape[-1]).to(target.device)
-    Y = decoder(X, M, params["decoder"], heads, causal, keys, record=child(record, "decoder"), **options)
-    return logits(Y, params)
+    M = encode(source, params, heads, source_mask, record=child(record, "encoder"), **options)
+    return decode(target, M, params, heads, source_mask, record=child(record, "decoder"), **options)
 
 
 class DecoderOnly(ParamTree):

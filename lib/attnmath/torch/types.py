@@ -3,6 +3,7 @@
 import torch
 
 Array = torch.Tensor
+Generator = torch.Generator
 
 
 def T(X: Array) -> Array:
