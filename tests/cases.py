@@ -54,6 +54,8 @@ MASK[:, 2] = True  # every query may attend to key 2
 EMPTY_ROW = MASK.copy()
 EMPTY_ROW[1] = False
 CAUSAL = np.tril(np.ones((N, M), bool), k=M - N)  # the last query sees every key
+KEEP = np.random.default_rng(7).random((3, B, N, D)) < 0.7
+KEEP_WEIGHTS = np.random.default_rng(7).random((B, HEADS, N, M)) < 0.7
 KEYS = np.ones((B, 1, 1, M), bool)
 KEYS[3, ..., 3:] = KEYS[7, ..., 1:] = False
 IDS = np.random.default_rng(3).integers(1, TOKENS, (B, M))  # no 0: BertModel of transformers drops its gradient
@@ -90,6 +92,21 @@ def mha(Q, K, V, params, mask=None):
     return torch.func.functional_call(module, weights, (Q, K, V), options)[0]
 
 
+def dropped_reference(Q, K, V, mask=None, keep=KEEP_WEIGHTS):
+    """Attention with `nn.Dropout`'s place taken by a mask that is given."""
+    S = Q @ K.transpose(-1, -2) / Q.shape[-1] ** 0.5
+    S = S if mask is None else S.masked_fill(~torch.from_numpy(mask), -torch.inf)
+    return Given(keep, 0.3)(S.softmax(-1)) @ V
+
+
+def dropped_heads_reference(Q, K, V, params):
+    def project(name, X):
+        return F.linear(X, params[name]["weight"].T, params[name]["bias"]).unflatten(-1, (HEADS, -1)).transpose(-2, -3)
+
+    H = dropped_reference(project("query", Q), project("key", K), project("value", V))
+    return F.linear(H.transpose(-2, -3).flatten(-2), params["output"]["weight"].T, params["output"]["bias"])
+
+
 def grouped_reference(Q, K, V, params, heads, groups):
     """Grouped-query attention by PyTorch's own grouping."""
 
@@ -107,9 +124,28 @@ def conv_reference(X, W, b, dilation=1):
     return F.conv1d(past, W.flip(0).permute(2, 1, 0), b, dilation=dilation).transpose(-1, -2)
 
 
-def torch_layer(kind, params, inputs, norm_first=False, **masks):
+class Given(nn.Module):
+    """In the place of an `nn.Dropout`: a mask that is given."""
+
+    def __init__(self, keep, p):
+        super().__init__()
+        self.keep, self.p = torch.from_numpy(keep), p
+
+    def forward(self, X):
+        return torch.where(self.keep, X / (1 - self.p), 0.0)
+
+
+def given(world, *keeps, p=0.3):
+    """The same masks for the options of the library, one for each call."""
+    left = iter(keeps)
+    return lambda X: world.dropout(X, const(world, next(left)), p)
+
+
+def torch_layer(kind, params, inputs, norm_first=False, keeps=(), **masks):
     """`nn.TransformerEncoderLayer` or `nn.TransformerDecoderLayer` that is given our parameters."""
     module = kind(D, HEADS, FF, 0.0, "gelu", batch_first=True, norm_first=norm_first, dtype=torch.float64)
+    for i, keep in enumerate(keeps, 1):
+        setattr(module, f"dropout{i}", Given(keep, 0.3))
     forward, weights = params["feed_forward"], {}
     for theirs, ours in (("self_attn", "attention"), ("multihead_attn", "cross_attention")):
         if ours in params:
@@ -176,6 +212,37 @@ def transformer_reference(params, norm_first=False):
     memory = torch_stack(embed(IDS, source), params["encoder"], encode, norm_first)
     Y = torch_stack(embed(TARGET, params["embeddings"]), params["decoder"], decode, norm_first)
     return F.linear(Y, params["head"]["weight"].T if "head" in params else params["embeddings"]["word"])
+
+
+def loss_call(mask=False, smoothing=0.0):
+    """Cross-entropy; where the mask says that a position does not count, the target is no token."""
+    targets = np.where(PADDING, IDS, -100) if mask else IDS
+
+    def call(world, Z):
+        keep = const(world, PADDING) if mask else None
+        return world.cross_entropy(Z, const(world, targets), keep, smoothing=smoothing)
+
+    return call
+
+
+def loss_reference(mask=False, smoothing=0.0):
+    targets = torch.from_numpy(np.where(PADDING, IDS, -100) if mask else IDS)
+    return lambda Z: F.cross_entropy(Z.flatten(0, -2), targets.flatten(), label_smoothing=smoothing)
+
+
+def one_row(world, Z):
+    return world.cross_entropy(Z, const(world, np.array(3)), smoothing=0.2)
+
+
+def forbidden_token(world, Z):
+    """One logit, not that of a target, is -inf."""
+    allowed = const(world, np.arange(TOKENS) != 0)
+    Z = (
+        torch.where(allowed, Z, -torch.inf)
+        if world.__name__.endswith("torch")
+        else np.where(allowed, Z, -np.inf).astype(Z.dtype)
+    )
+    return world.cross_entropy(Z, const(world, IDS))
 
 
 FIXED = np.random.default_rng(11).standard_normal((POSITIONS, D))
@@ -431,6 +498,18 @@ def tree(*parts):
     )
 
 
+def shaped_reference(temperature=1.0, strength=1.0, mask=None):
+    """Values, plus what attention adds to an even average of them: a query of zeros scores all keys alike."""
+
+    def reference(Q, K, V):
+        V = V.expand(*Q.shape[:-1], V.shape[-1])
+        return V + strength * (sdpa(Q / temperature, K, V, mask) - sdpa(0 * Q, K, V, mask))
+
+    return reference
+
+
+SELF = np.random.default_rng(7).random((M, M)) < 0.5
+SELF[:, 2] = True
 BERT = tree(shapes.bert_shapes(TOKENS, POSITIONS, 2, D, FF, 2))
 QKV = draw((B, N, K), (B, M, K), (B, M, V))
 CASES = [
@@ -653,6 +732,70 @@ CASES = [
     Case("relu", "plain", normal(B, N, K), lambda w, X: w.relu(X), F.relu),
     Case("relu", "kink", lambda rng: (np.array([-1.0, -0.0, 0.0, 2.0]),), lambda w, X: w.relu(X), F.relu),
     Case("silu", "plain", normal(B, N, K, scale=2.0), lambda w, X: w.silu(X), F.silu),
+    Case("dropout", "plain", normal(B, N, D), lambda w, X: w.dropout(X, const(w, KEEP[0]), 0.3), Given(KEEP[0], 0.3)),
+    Case(
+        "dropout",
+        "whole-rows",
+        normal(B, N, D),
+        lambda w, X: w.dropout(X, const(w, KEEP[0, 0, :, :1]), 0.75),
+        Given(KEEP[0, 0, :, :1], 0.75),
+    ),
+    Case(
+        "dropout",
+        "off",
+        normal(B, N, D),
+        lambda w, X: w.dropout(X, const(w, np.ones(D, bool)), 0.0),
+        lambda X: F.dropout(X, 0.5, training=False),
+    ),
+    Case(
+        "dropout",
+        "nothing-left",
+        normal(N, D),
+        lambda w, X: w.dropout(X, const(w, np.zeros((N, D), bool)), 0.9),
+        lambda X: F.dropout(X, 1.0),
+    ),
+    Case(
+        "attention",
+        "dropped",
+        draw((B, HEADS, N, K), (B, HEADS, M, K), (B, HEADS, M, V)),
+        lambda w, Q, K, V: w.attention(Q, K, V, const(w, MASK), drop=given(w, KEEP_WEIGHTS)),
+        lambda Q, K, V: dropped_reference(Q, K, V, MASK),
+    ),
+    Case(
+        "multi_head_attention",
+        "dropped",
+        tree((B, N, D), (B, M, D), (B, M, D), shapes.attention_shapes(D)),
+        lambda w, Q, K, V, p: w.multi_head_attention(Q, K, V, p, HEADS, drop_weights=given(w, KEEP_WEIGHTS)),
+        dropped_heads_reference,
+    ),
+    Case(
+        "encoder_layer",
+        "dropped",
+        tree((B, N, D), shapes.encoder_layer_shapes(D, FF)),
+        lambda w, X, p: w.encoder_layer(X, p, HEADS, drop=given(w, *KEEP[:2])),
+        lambda X, p: torch_encoder_layer(X, p, keeps=KEEP[:2]),
+    ),
+    Case(
+        "encoder_layer",
+        "dropped-pre-norm",
+        tree((B, N, D), shapes.encoder_layer_shapes(D, FF)),
+        lambda w, X, p: w.encoder_layer(X, p, HEADS, norm_first=True, drop=given(w, *KEEP[:2])),
+        lambda X, p: torch_encoder_layer(X, p, True, keeps=KEEP[:2]),
+    ),
+    Case(
+        "decoder_layer",
+        "dropped",
+        tree((B, N, D), (B, M, D), shapes.decoder_layer_shapes(D, FF)),
+        lambda w, X, Y, p: w.decoder_layer(X, Y, p, HEADS, drop=given(w, *KEEP)),
+        lambda X, Y, p: torch_decoder_layer(X, Y, p, keeps=KEEP),
+    ),
+    Case(
+        "token_embedding",
+        "dropped",
+        tree({"word": (TOKENS, D), "position": (POSITIONS, D)}),
+        lambda w, p: w.token_embedding(const(w, IDS[:, :N]), p, 3.0, drop=given(w, KEEP[0])),
+        lambda p: Given(KEEP[0], 0.3)(3 * F.embedding(torch.from_numpy(IDS[:, :N]), p["word"]) + p["position"][:N]),
+    ),
     Case("swish", "plain", normal(B, N, K, scale=2.0), lambda w, X: w.swish(X), F.silu),
     Case("swish", "steeper", normal(B, N, K), lambda w, X: w.swish(X, 1.7), lambda X: F.silu(1.7 * X) / 1.7),
     Case("swish", "huge", normal(N, K, scale=1e4), lambda w, X: w.swish(X), F.silu),
@@ -1137,5 +1280,83 @@ CASES = [
         draw((0, N, K), (0, M, K), (3, K)),
         lambda w, *a: w.relative_score(*a),
         relative_reference,
+    ),
+    Case(
+        "scale_loss",
+        "plain",
+        normal(B),
+        lambda w, L: w.scale_loss(L, 64.0),
+        lambda L: torch.amp.GradScaler("cpu", init_scale=64.0).scale(L),
+    ),
+    Case("scale_loss", "one", normal(1), lambda w, L: w.scale_loss(L, 3.0), lambda L: 3 * L),
+    Case("cross_entropy", "plain", normal(B, M, TOKENS), loss_call(), loss_reference()),
+    Case("cross_entropy", "padded", normal(B, M, TOKENS), loss_call(True), loss_reference(True)),
+    Case("cross_entropy", "smoothed", normal(B, M, TOKENS), loss_call(False, 0.1), loss_reference(False, 0.1)),
+    Case("cross_entropy", "padded-and-smoothed", normal(B, M, TOKENS), loss_call(True, 0.3), loss_reference(True, 0.3)),
+    Case("cross_entropy", "all-smoothing", normal(B, M, TOKENS), loss_call(False, 1.0), loss_reference(False, 1.0)),
+    Case("cross_entropy", "huge", normal(B, M, TOKENS, scale=1e4), loss_call(False, 0.1), loss_reference(False, 0.1)),
+    Case(
+        "cross_entropy",
+        "one-token",
+        normal(B, M, 1),
+        lambda w, Z: w.cross_entropy(Z, const(w, 0 * IDS)),
+        lambda Z: 0 * Z.sum(),
+    ),
+    Case(
+        "cross_entropy",
+        "one-row",
+        normal(TOKENS),
+        one_row,
+        lambda Z: F.cross_entropy(Z, torch.tensor(3), label_smoothing=0.2),
+    ),
+    Case(
+        "cross_entropy",
+        "forbidden-token",
+        normal(B, M, TOKENS),
+        forbidden_token,
+        lambda Z: F.cross_entropy(Z[..., 1:].flatten(0, -2), torch.from_numpy(IDS - 1).flatten()),
+    ),
+    Case(
+        "shaped_attention",
+        "plain",
+        draw((B, M, K), (B, M, K), (B, M, V)),
+        lambda w, *a: w.shaped_attention(*a),
+        shaped_reference(),
+    ),
+    Case(
+        "shaped_attention",
+        "masked",
+        draw((B, M, K), (B, M, K), (B, M, V)),
+        lambda w, *a: w.shaped_attention(*a, const(w, SELF), temperature=2.5, strength=0.7),
+        shaped_reference(2.5, 0.7, SELF),
+    ),
+    Case(
+        "shaped_attention",
+        "shared-values",
+        draw((B, M, K), (B, M, K), (M, V)),
+        lambda w, *a: w.shaped_attention(*a, strength=-1.5),
+        shaped_reference(strength=-1.5),
+    ),
+    Case(
+        "shaped_attention",
+        "one-token",
+        draw((B, 1, K), (B, 1, K), (B, 1, V)),
+        lambda w, *a: w.shaped_attention(*a),
+        lambda Q, K, V: V,
+    ),
+    Case(
+        "shaped_attention",
+        "cold",
+        draw((M, K), (M, K), (M, V)),
+        lambda w, *a: w.shaped_attention(*a, temperature=1e-2),
+        shaped_reference(1e-2),
+        vjp_atol=1e-9,
+    ),
+    Case(
+        "shaped_attention",
+        "no-batch",
+        draw((0, M, K), (0, M, K), (0, M, V)),
+        lambda w, *a: w.shaped_attention(*a),
+        shaped_reference(),
     ),
 ]

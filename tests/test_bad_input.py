@@ -29,6 +29,8 @@ NORM = {"gain": X(6), "bias": X(6)}
 LAYER = {"attention": PARAMS, "cross_attention": PARAMS, "feed_forward": {"up": PAIR, "down": PAIR}}
 LAYER |= dict.fromkeys(["attention_norm", "cross_attention_norm", "feed_forward_norm"], NORM)
 EMBED = {"word": X((9, 6)), "position": X((4, 6)), "segment": X((1, 6)), "norm": {"gain": X(6), "bias": X(6)}}
+VECTOR = {"w": X(3)}
+MOMENTS = {"step": 0, "first": VECTOR, "second": VECTOR}
 
 # component, arguments, keywords, what the message must say
 BAD = [
@@ -41,6 +43,14 @@ BAD = [
     ("softmax", (np.full((3, 5), -np.inf),), {}, r"row \(0,\) may attend to no key.*empty_rows='zero'"),
     ("log_softmax", (np.full((2, 3, 5), -np.inf),), {}, r"row \(0, 0\) may attend to no key"),
     ("log_softmax", (X((3, 0)),), {}, r"S has shape \(3, 0\)"),
+    ("dropout", (X((3, 5)), X((3, 5), bool), 1.0), {}, r"p is 1\.0; the probability of being dropped must be"),
+    ("dropout", (X((3, 5)), X((3, 5), bool), -0.1), {}, r"p is -0\.1; the probability"),
+    ("dropout", (X((3, 5)), X((3, 5)), 0.1), {}, r"keep has .*3, 5.* and dtype (torch\.)?float64; expected booleans"),
+    ("dropout", (X((3, 5)), X((5, 3), bool), 0.1), {}, r"expected booleans.*that broadcast to X's shape \(3, 5\)"),
+    ("dropout", (X((3, 5)), X((2, 3, 5), bool), 0.1), {}, r"that broadcast to X's shape \(3, 5\)"),
+    ("dropout", (X((3, 5), int), X((3, 5), bool), 0.1), {}, r"X has dtype (torch\.)?int64; floats are expected"),
+    ("draw_keep", ((3, 5), 1.5, None), {}, r"p is 1\.5; the probability"),
+    ("random_dropout", (1.0, None), {}, r"p is 1\.0; the probability"),
     ("logsumexp", (X((3, 5), bool),), {}, r"S has dtype (torch\.)?bool"),
     ("dot_score", (X((3, 7)), X((5, 6))), {}, r"K has shape \(5, 6\), expected \(\.\.\., m, k\) with k = 7"),
     (
@@ -235,11 +245,59 @@ BAD = [
     ("alibi_slopes", (0,), {}, r"h is 0; it must be > 0"),
     ("alibi_bias", (3, 5, X(2, int)), {}, r"slopes has dtype (torch\.)?int64"),
     ("alibi_bias", (3, 0, X(2)), {}, r"m is 0; it must be > 0"),
+    ("adam_state", (X(3),), {}, r"params is a (ndarray|Tensor); expected a tree: a dict"),
+    ("adam_state", ({"w": X(3, int)},), {}, r"params\['w'\] has dtype (torch\.)?int64; floats are expected"),
+    ("adam", (VECTOR, {"v": X(3)}, MOMENTS, 0.1), {}, r"grads is \['v'\]; expected the keys of params, \['w'\]"),
+    ("adam", (VECTOR, {"w": X(2)}, MOMENTS, 0.1), {}, r"grads\['w'\] has shape \(2,\), expected that of params\['w'\], \(3,\)"),
+    ("adam", (VECTOR, {"w": X(3, np.float32)}, MOMENTS, 0.1), {}, r"grads\['w'\] has dtype .*float32 but params\['w'\] has .*float64"),
+    ("adam", ({"a": VECTOR}, {"a": {"w": X(2)}}, MOMENTS | {"first": {"a": VECTOR}, "second": {"a": VECTOR}}, 0.1), {}, r"grads\['a'\]\['w'\] has shape"),
+    ("adam", (VECTOR, VECTOR, MOMENTS | {"second": {"w": X(4)}}, 0.1), {}, r"state\['second'\]\['w'\] has shape \(4,\)"),
+    ("adam", (VECTOR, VECTOR, {}, 0.1), {}, r"state is \[\]; expected the dict of adam_state\(params\)"),
+    ("adam", (VECTOR, VECTOR, MOMENTS, -0.1), {}, r"lr is -0\.1; it must be >= 0"),
+    ("adam", (VECTOR, VECTOR, MOMENTS, 0.1), {"betas": (0.9, 1.0)}, r"betas is \(0\.9, 1\.0\); expected two numbers in \[0, 1\)"),
+    ("adam", (VECTOR, VECTOR, MOMENTS, 0.1), {"eps": -1e-9}, r"eps is -1e-09; it must be >= 0"),
+    ("adam", (VECTOR, VECTOR, MOMENTS, 0.1), {"weight_decay": -1.0}, r"weight_decay is -1\.0; it must be >= 0"),
+    ("clip_by_norm", (VECTOR, 0.0), {}, r"limit is 0\.0; it must be > 0"),
+    ("clip_by_norm", ({"a": VECTOR, "b": {"w": np.array([1, np.nan])}}, 1.0), {}, r"grads has the norm nan, and 'b\.w' is the first leaf.*skip this step"),
+    ("clip_by_norm", ({"w": np.array([1, -np.inf])}, 1.0), {}, r"grads has the norm inf, and 'w'"),
+    ("shaped_attention", (X((3, 7)), X((5, 7)), X((5, 2))), {}, r"K has shape \(5, 7\), expected .* with n = 3"),
+    ("shaped_attention", (X((3, 7)), X((3, 7)), X((3, 2))), {"temperature": 0.0}, r"temperature is 0\.0; it must be"),
+    ("shaped_attention", (X((3, 7)), X((3, 7)), X((3, 2)), X((3, 3))), {}, r"mask has dtype (torch\.)?float64; masks"),
+    (
+        "shaped_attention",
+        (X((3, 7)), X((3, 7)), X((3, 2)), np.eye(3, k=1, dtype=bool)),
+        {},
+        r"row \(2,\) may attend to no key",
+    ),
+    ("scale_loss", (X(3, int), 2.0), {}, r"loss has dtype (torch\.)?int64; floats are expected"),
+    ("scale_loss", (X(3), 0.0), {}, r"scale is 0\.0; it must be > 0"),
+    ("unscale", ({"a": {"w": X(3, int)}}, 2.0), {}, r"a\.w has dtype (torch\.)?int64; floats are expected"),
+    ("unscale", ({"w": X(3)}, -1.0), {}, r"scale is -1\.0; it must be > 0"),
+    ("cross_entropy", (X((3, 5), int), X(3, int)), {}, r"Z has dtype (torch\.)?int64; floats are expected"),
+    ("cross_entropy", (X((3, 0)), X(3, int)), {}, r"Z has shape \(3, 0\): its axis -1 is empty; at least one token"),
+    ("cross_entropy", (X((3, 5)), X(3)), {}, r"targets has shape .*3.* and dtype (torch\.)?float64; expected integers"),
+    ("cross_entropy", (X((3, 5)), 4), {}, r"targets has shape None and dtype int; expected integers of shape \(3,\)"),
+    ("cross_entropy", (X((2, 3, 5)), X((2, 4), int)), {}, r"targets has shape .*2, 4.* expected integers of shape \(2, 3\)"),
+    ("cross_entropy", (X((3, 5)), np.array([0, 5, 4])), {}, r"targets holds 5, which is not between 0 and t - 1 = 4; .* False in the mask"),
+    ("cross_entropy", (X((3, 5)), np.array([0, -100, 4])), {}, r"targets holds -100, which is not between 0"),
+    ("cross_entropy", (X((3, 5)), X(3, int), X(3)), {}, r"mask has shape .*3.* and dtype .*float64; expected booleans"),
+    ("cross_entropy", (X((3, 5)), X(3, int), X((3, 1), bool)), {}, r"mask has shape .*3, 1.* expected booleans of shape \(3,\)"),
+    ("cross_entropy", (X((3, 5)), X(3, int), X(3, bool)), {}, r"no position counts, so there is no mean"),
+    ("cross_entropy", (X((0, 5)), X(0, int)), {}, r"no position counts"),
+    ("cross_entropy", (X((3, 5)), X(3, int)), {"smoothing": 1.5}, r"smoothing is 1\.5; .* >= 0 and <= 1"),
+    ("cross_entropy", (np.array([[0.0, 1], [-np.inf, -np.inf]]), X(2, int)), {}, r"row 1 of the logits that count is -inf"),
+    ("smoothed_targets", (X(3), 5, 0.1), {}, r"targets has shape .* and dtype (torch\.)?float64; expected integers"),
+    ("smoothed_targets", (np.array([5]), 5, 0.1), {}, r"targets holds 5, which is not between 0 and t - 1 = 4"),
+    ("smoothed_targets", (X(3, int), 5, -0.1), {}, r"smoothing is -0\.1"),
 ]
 
 
 W = np.full((3, 3), 1 / 3)
 MEASURES = [
+    ("loss_scale.LossScale", (0.0,), r"scale is 0\.0; it must be > 0"),
+    ("loss_scale.LossScale", (1.0, 1.0), r"growth is 1\.0; it must be > 1"),
+    ("loss_scale.LossScale", (1.0, 2.0, 1.0), r"backoff is 1\.0; it must lie between 0 and 1"),
+    ("loss_scale.LossScale", (1.0, 2.0, 0.5, 0), r"interval is 0; it must be an integer >= 1"),
     ("patterns.entropy", (np.ones((2, 2), int),), r"P has dtype int64; floats are expected"),
     ("patterns.entropy", (X((0, 3)),), r"P has shape \(0, 3\): its axis -2 is empty; at least one query"),
     ("patterns.offset_score", (W, 3), r"no query of P, \(3, 3\), has a key at offset 3; choose one nearer to 0"),
@@ -253,6 +311,17 @@ MEASURES = [
     ("heads.prune_heads", (PARAMS, np.zeros(2, bool)), r"expected booleans, one per head, at least one of them True"),
     ("heads.prune_heads", (PARAMS, np.ones(2)), r"expected booleans, one per head"),
     ("heads.prune_heads", (PARAMS, np.ones(4, bool)), r"heads is 4; .* divides the width 6 of params\['query'\]"),
+    ("metrics.calibration_error", (np.ones((3, 2)), X(3, int)), r"a row that is no distribution: apply softmax"),
+    ("metrics.calibration_error", (W, X(2, int)), r"labels has shape \(2,\) .* expected integers of shape \(3,\), one for each row of"),
+    ("metrics.calibration_error", (W, np.array([0, 1, 3])), r"labels holds 3, which is not between 0 and t - 1 = 2$"),
+    ("metrics.calibration_error", (X((0, 3)), X(0, int)), r"probabilities has shape \(0, 3\).* at least one row"),
+    ("metrics.calibration_error", (W, X(3, int), 0), r"bins is 0; it must be a positive integer"),
+    ("metrics.error_rates", (["a"], []), r"there are 1 hypotheses and 0 references; one is due to each"),
+    ("metrics.error_rates", ("word", ["word"]), r"hypotheses is one string; expected a list of words"),
+    ("metrics.error_rates", (["a"], [""]), r"the references hold no symbol"),
+    ("schedules.warmup", (0, 512, 4000), r"step is 0; it must be at least 1: steps are counted from 1"),
+    ("schedules.warmup", (1, 512, 0), r"warmup is 0; it must be at least 1"),
+    ("schedules.warmup", (1, 512, 10, 0.0), r"factor is 0\.0; it must be > 0"),
 ]
 
 

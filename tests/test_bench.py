@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SLOW = """
 import time
-from test_speed import ratio_of_times
+from timing import ratio_of_times
 
 def work(seconds):
     end = time.process_time() + seconds
@@ -25,7 +25,7 @@ def test_fast(benchmark, ratios):
 
 
 def test_a_slow_version_fails_and_is_reported(tmp_path):
-    for name in ("conftest.py", "test_speed.py"):
+    for name in ("conftest.py", "timing.py"):
         (tmp_path / name).write_text((ROOT / "tests/bench" / name).read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "test_two.py").write_text(SLOW, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")

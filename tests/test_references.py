@@ -236,35 +236,6 @@ def test_buckets_of_long_texts_are_t5s():
             compare(an.relative_buckets(600, 600, count, distance, causal=causal), want, name="NumPy")
 
 
-def from_nn_transformer(module):
-    """The parameters of an `nn.Transformer` as our encoder's and decoder's trees."""
-
-    def linear(weight, bias):
-        return {"weight": weight.T, "bias": bias}
-
-    def norm(m):
-        return {"gain": m.weight, "bias": m.bias}
-
-    def attention(m):
-        parts = zip(("query", "key", "value"), m.in_proj_weight.chunk(3), m.in_proj_bias.chunk(3), strict=True)
-        return {name: linear(W, b) for name, W, b in parts} | {"output": linear(m.out_proj.weight, m.out_proj.bias)}
-
-    def layer(m):
-        norms = ["attention_norm", "feed_forward_norm"]
-        params = {"attention": attention(m.self_attn)}
-        if hasattr(m, "multihead_attn"):
-            norms.insert(1, "cross_attention_norm")
-            params["cross_attention"] = attention(m.multihead_attn)
-        params |= {name: norm(getattr(m, f"norm{i}")) for i, name in enumerate(norms, 1)}
-        up, down = m.linear1, m.linear2
-        return params | {"feed_forward": {"up": linear(up.weight, up.bias), "down": linear(down.weight, down.bias)}}
-
-    def stack(m):
-        return {"layers": {str(i): layer(x) for i, x in enumerate(m.layers)}, "norm": norm(m.norm)}
-
-    return {"encoder": stack(module.encoder), "decoder": stack(module.decoder)}
-
-
 NNS = {
     "post-norm": dict(d_model=6, nhead=2, num_encoder_layers=2, num_decoder_layers=3, dim_feedforward=17),
     "pre-norm": dict(
@@ -312,7 +283,7 @@ def test_nn_transformer(config, masked, rng):
         return Y, vjp
 
     theirs = lambda: module(torch.from_numpy(S), torch.from_numpy(X), **masks)  # noqa: E731
-    check_both_worlds(config, module, theirs, ours, by_hand, from_nn_transformer(module))
+    check_both_worlds(config, module, theirs, ours, by_hand, at.load_nn(module))
 
 
 def test_a_model_that_cannot_be_converted_is_refused():

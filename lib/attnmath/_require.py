@@ -112,6 +112,24 @@ def positive(name, value):
         raise ValueError(f"{name} is {value!r}; it must be > 0")
 
 
+def above(name, value, least):
+    """A number beyond a bound."""
+    if not value > least:
+        raise ValueError(f"{name} is {value!r}; it must be > {least}")
+
+
+def fraction(name, value):
+    """A factor that shrinks."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name} is {value!r}; it must lie between 0 and 1, both excluded")
+
+
+def count(name, value):
+    """How many: 1, 2, …"""
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be an integer >= 1")
+
+
 def even(name, value):
     """A width whose components form pairs."""
     if not isinstance(value, int) or value < 2 or value % 2:
@@ -130,6 +148,46 @@ def nonnegative(name, value):
     """Zero or more."""
     if not value >= 0:
         raise ValueError(f"{name} is {value!r}; it must be >= 0")
+
+
+def drop_probability(p):
+    """A probability that leaves something."""
+    if not 0 <= p < 1:
+        raise ValueError(f"p is {p!r}; the probability of being dropped must be >= 0 and < 1")
+
+
+def keep(keep, shape):
+    """A boolean mask of what is kept, which broadcasts to the array's shape without enlarging it."""
+    kind = getattr(keep, "dtype", type(keep).__name__)
+    if "bool" not in str(kind) or _broadcast(tuple(keep.shape), tuple(shape)) != tuple(shape):
+        raise ValueError(
+            f"keep has shape {getattr(keep, 'shape', None)} and dtype {kind}; expected booleans, True for what is "
+            f"kept, that broadcast to X's shape {tuple(shape)}"
+        )
+
+
+def keys_or_cache(K, V, cache):
+    """Keys and values are both given, or both kept already."""
+    if (K is None) != (V is None) or (K is None and (cache is None or not cache.length)):
+        raise ValueError("K and V may be None only together, and with a cache that holds rows already")
+
+
+def no_mask_with_cache(mask, cache):
+    """Sequences of one cache have one length."""
+    if mask is not None and cache is not None:
+        raise ValueError(
+            "mask and cache exclude each other: give sequences of one length a cache, and the others their own"
+        )
+
+
+def cache_rows(X, buffer):
+    """New rows fit the kept ones."""
+    new, old = ((*Y.shape[:-2], Y.shape[-1]) for Y in (X, buffer))
+    if new != old or X.dtype != buffer.dtype:
+        raise ValueError(
+            f"the cache holds rows of shape {tuple(old)} and dtype {buffer.dtype}, but the new ones have {tuple(new)} "
+            f"and {X.dtype}: begin with an empty cache for another batch or model"
+        )
 
 
 def divides(heads, d, name):
@@ -252,3 +310,90 @@ def head_sizes(params, heads, key_heads):
             f"params['output'] has {rows} rows; expected {heads} heads of the values' width {v}, {heads * v}"
         )
     return g
+
+
+def same_leaves(**trees):
+    """Trees of float arrays, all of the first one's keys, shapes and dtypes."""
+    (first, model), *others = trees.items()
+    if not isinstance(model, dict):
+        raise ValueError(f"{first} is a {type(model).__name__}; expected a tree: a dict of arrays or of such dicts")
+    for key, leaf in model.items():
+        same = {}
+        for name, other in others:
+            if not isinstance(other, dict) or set(other) != set(model):
+                keys = sorted(other) if isinstance(other, dict) else f"a {type(other).__name__}"
+                raise ValueError(f"{name} is {keys}; expected the keys of {first}, {sorted(model)}")
+            same[f"{name}[{key!r}]"] = other[key]
+        if isinstance(leaf, dict):
+            same_leaves(**{f"{first}[{key!r}]": leaf}, **same)
+            continue
+        floats(**{f"{first}[{key!r}]": leaf}, **same)
+        for name, other in same.items():
+            if tuple(other.shape) != tuple(leaf.shape):
+                raise ValueError(
+                    f"{name} has shape {tuple(other.shape)}, expected that of {first}[{key!r}], {tuple(leaf.shape)}"
+                )
+
+
+def moments(state):
+    """Adam's state. Returns its two trees by the names that messages use."""
+    names = ["first", "second", "step"]
+    if not isinstance(state, dict) or sorted(state) != names:
+        found = sorted(state) if isinstance(state, dict) else f"a {type(state).__name__}"
+        raise ValueError(f"state is {found}; expected the dict of adam_state(params) or of the step before, {names}")
+    return {"state['first']": state["first"], "state['second']": state["second"]}
+
+
+def decay_rates(name, betas):
+    """Two rates at which averages forget. Returns them as floats."""
+    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+        raise ValueError(f"{name} is {betas!r}; expected two numbers in [0, 1)")
+    return float(betas[0]), float(betas[1])
+
+
+def finite_norms(name, norms, norm):
+    """Every leaf of a tree of gradients has a finite length."""
+    if norm - norm != 0:  # inf and nan
+        bad = next((path for path, leaf in norms.items() if leaf - leaf != 0), next(iter(norms)))
+        raise ValueError(
+            f"{name} has the norm {norm}, and {bad!r} is the first leaf that is not finite; clipping cannot repair "
+            "that: skip this step, and with a loss scale lower it"
+        )
+
+
+def smoothing(value):
+    """The part of a target that is spread over all tokens."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"smoothing is {value!r}; it is the part of the target that all tokens share, >= 0 and <= 1")
+
+
+def targets(targets, shape, mask, name="targets", rows="row of Z"):
+    """An integer for each row of logits, and booleans that say which rows count."""
+    kind, shape = getattr(targets, "dtype", type(targets).__name__), tuple(shape)
+    if "int" not in str(kind) or tuple(getattr(targets, "shape", "?")) != shape:
+        raise ValueError(
+            f"{name} has shape {getattr(targets, 'shape', None)} and dtype {kind}; "
+            f"expected integers of shape {shape}, one for each {rows}"
+        )
+    if mask is not None and ("bool" not in str(getattr(mask, "dtype", None)) or tuple(mask.shape) != shape):
+        raise ValueError(
+            f"mask has shape {getattr(mask, 'shape', None)} and dtype {getattr(mask, 'dtype', type(mask).__name__)}; "
+            f"expected booleans of shape {shape}, True for a position that counts"
+        )
+
+
+def within(targets, t, name="targets"):
+    """At least one target, and each of them the id of a token."""
+    if not len(targets):
+        raise ValueError("no position counts, so there is no mean: leave such a batch out")
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= t:
+        raise ValueError(
+            f"{name} holds {low if low < 0 else high}, which is not between 0 and t - 1 = {t - 1}"
+            + ("; a position that shall not count is False in the mask" if name == "targets" else "")
+        )
+
+
+def no_token(row):
+    """Raise for the first row of logits without a token."""
+    raise ValueError(f"row {row} of the logits that count is -inf throughout: no token is left to choose")

@@ -219,6 +219,129 @@ def kv_cache_bytes(n: int, key_heads: int, k: int, v: int, layers: int = 1, batc
     return batch * layers * key_heads * n * (k + v) * itemsize  # eq:kv-bytes
 
 
+def transformer_parameters(
+    d: int, f: int, layers: int, vocabulary: int = 0, *, key_width: int | None = None, gated: bool = False
+) -> int:
+    r"""The weights of a stack that are multiplied with each token's row: four projections, two or three maps, logits.
+
+    .. math:: N = L\,(2 d^2 + 2 d e + c\, d f) + t d
+
+    Without biases, norms and tables that are only looked up; a table tied to the logits is counted as the logits.
+
+    Parameters
+    ----------
+    d, f, layers : width, width of the feed-forward network, L.
+    vocabulary : t, the rows of the logits; 0 leaves the logits out.
+    key_width : e, the width of all key heads together; None if there are as many as query heads, e = d.
+    gated : c = 3 matrices in the feed-forward network, else c = 2.
+
+    Returns
+    -------
+    How many.
+
+    References
+    ----------
+    Kaplan et al. (2020), section 2.1. Chapter 6, eq:transformer-parameters.
+
+    Examples
+    --------
+    >>> transformer_parameters(768, 3072, 12), 12 * 12 * 768**2
+    (84934656, 84934656)
+    """
+    e, c = d if key_width is None else key_width, 3 if gated else 2
+    return layers * (2 * d * d + 2 * d * e + c * d * f) + vocabulary * d  # eq:transformer-parameters
+
+
+def transformer_flops(
+    n: int,
+    d: int,
+    f: int,
+    layers: int,
+    vocabulary: int = 0,
+    *,
+    key_width: int | None = None,
+    gated: bool = False,
+    causal: bool = False,
+) -> int:
+    r"""The products of a forward pass over one text, its self-attention included.
+
+    .. math:: 2 n N + 4 a d L,\qquad a = n^2, \text{ or } \tfrac12 n (n+1) \text{ if only allowed pairs are computed}
+
+    Parameters
+    ----------
+    n : tokens.
+    d, f, layers, vocabulary, key_width, gated : as in `transformer_parameters`.
+    causal : whether the pairs that a causal mask forbids are skipped, as fused kernels do, or computed and discarded.
+
+    Returns
+    -------
+    FLOP, those of norms, activations and softmax not counted.
+
+    References
+    ----------
+    Kaplan et al. (2020), section 2.1. Chapter 6, eq:transformer-flops.
+
+    Examples
+    --------
+    >>> transformer_flops(n=2, d=2, f=8, layers=1), transformer_flops(n=2, d=2, f=8, layers=1, causal=True)
+    (224, 216)
+    """
+    N = transformer_parameters(d, f, layers, vocabulary, key_width=key_width, gated=gated)
+    pairs = n * (n + 1) // 2 if causal else n * n
+    return 2 * n * N + 4 * pairs * d * layers  # eq:transformer-flops
+
+
+def training_flops(n: int, d: int, f: int, layers: int, vocabulary: int = 0, **options) -> int:
+    r"""The products of one text's forward and backward pass.
+
+    .. math:: 3\,(2 n N + 4 a d L) = 6 n N + 12 a d L
+
+    Parameters
+    ----------
+    n, d, f, layers, vocabulary, options : as in `transformer_flops`.
+
+    Returns
+    -------
+    FLOP.
+
+    References
+    ----------
+    Chapter 6, eq:training-flops.
+
+    Examples
+    --------
+    >>> training_flops(n=2, d=2, f=8, layers=1)
+    672
+    """
+    return 3 * transformer_flops(n, d, f, layers, vocabulary, **options)  # eq:training-flops
+
+
+def training_bytes(parameters: int, copy: int = 2, gradient: int = 2, master: int = 4, moments: int = 8) -> int:
+    r"""What a parameter occupies throughout training with Adam, activations left out.
+
+    .. math:: (2 + 2 + 4 + 4 + 4)\, N \text{ in mixed precision}
+
+    Parameters
+    ----------
+    parameters : N, all of them.
+    copy, gradient, master, moments : bytes of one parameter's 16-bit copy, gradient, float32 original, two moments.
+
+    Returns
+    -------
+    Bytes.
+
+    References
+    ----------
+    Rajbhandari et al. (2020), section 3.1. Chapter 6, eq:training-bytes.
+
+    Examples
+    --------
+    >>> training_bytes(7_000_000_000) / 1e9
+    112.0
+    """
+    return (copy + gradient + master + moments) * parameters  # eq:training-bytes
+
+
 def bytes_held(vjp) -> int:
     """The bytes of all arrays that a vjp keeps alive, each counted once: the activation memory.
 

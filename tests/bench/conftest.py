@@ -4,12 +4,23 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from threadpoolctl import threadpool_limits
 
 RATIOS = pytest.StashKey[list]()
 
 
 def pytest_configure(config):
     config.stash[RATIOS] = []
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

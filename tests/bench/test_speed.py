@@ -6,14 +6,13 @@ neither. tests/conftest.py, which
 has every shape checked, is left out of it.
 """
 
-import time
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from threadpoolctl import threadpool_limits
+from timing import ratio_of_times
 from torch import nn
 
 import attnmath.numpy as an
@@ -24,30 +23,6 @@ from attnmath.tree import flatten, map_tree
 
 D, HEADS, TOKENS = 512, 8, 1024
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with threadpool_limits(1):
-        yield
-    torch.set_num_threads(before)
-
-
-def ratio_of_times(benchmark, ratios, name, ours, theirs, goal, sizes, rounds=7):
-    """Time the two in alternation; record and return the ratio of the shortest times."""
-    other = []
-
-    def before_each():
-        start = time.process_time()
-        theirs()
-        other.append(time.process_time() - start)
-
-    benchmark.pedantic(ours, setup=before_each, rounds=rounds, warmup_rounds=1)
-    ratio = benchmark.stats.stats.min / min(other[1:])
-    ratios.append({"name": name, "ratio": round(ratio, 3), "goal": goal, "sizes": sizes})
-    return ratio
 
 
 class Layers:

@@ -12,11 +12,14 @@ from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.numpy.checkpoint import checkpoint
 from attnmath.numpy.convolution import causal_conv
 from attnmath.numpy.decoder import decoder, decoder_layer
+from attnmath.numpy.dropout import draw_keep, dropout, random_dropout
 from attnmath.numpy.embedding import bert_embedding, embedding
 from attnmath.numpy.encoder import encoder, encoder_layer
 from attnmath.numpy.layers import affine, feed_forward, gated_feed_forward, gelu, layer_norm, linear, rms_norm
+from attnmath.numpy.losses import cross_entropy, smoothed_targets
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.numpy.multihead import merge_heads, multi_head_attention, multi_head_sum, share_heads, split_heads
+from attnmath.numpy.optimisers import adam, adam_state, clip_by_norm
 from attnmath.numpy.positions import (
     alibi_bias,
     alibi_slopes,
@@ -25,15 +28,26 @@ from attnmath.numpy.positions import (
     rotary,
     sinusoidal_positions,
 )
+from attnmath.numpy.precision import scale_loss, unscale
 from attnmath.numpy.recurrent import rnn
 from attnmath.numpy.relative_bias import relative_bias, relative_buckets
 from attnmath.numpy.scores import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.numpy.self_attention import self_attention
+from attnmath.numpy.shaped import shaped_attention
 from attnmath.numpy.softmax import log_softmax, logsumexp, softmax, softmax_entropy
 from attnmath.numpy.sublayer import sublayer
-from attnmath.numpy.transformer import decoder_only, lm_head, token_embedding, transformer
+from attnmath.numpy.transformer import (
+    decode,
+    decoder_only,
+    encode,
+    lm_head,
+    token_embedding,
+    transformer,
+)
 
 __all__ = [
+    "adam",
+    "adam_state",
     "additive_mask",
     "additive_score",
     "affine",
@@ -48,11 +62,17 @@ __all__ = [
     "causal_conv",
     "causal_mask",
     "checkpoint",
+    "clip_by_norm",
+    "cross_entropy",
+    "decode",
     "decoder",
     "decoder_layer",
     "decoder_only",
     "dot_score",
+    "draw_keep",
+    "dropout",
     "embedding",
+    "encode",
     "encoder",
     "encoder_layer",
     "feed_forward",
@@ -72,6 +92,7 @@ __all__ = [
     "multi_head_sum",
     "multiplicative_score",
     "padding_mask",
+    "random_dropout",
     "relative_bias",
     "relative_buckets",
     "relative_score",
@@ -79,12 +100,15 @@ __all__ = [
     "rms_norm",
     "rnn",
     "rotary",
+    "scale_loss",
     "scaled_dot_score",
     "self_attention",
     "sentence_embedding",
+    "shaped_attention",
     "share_heads",
     "silu",
     "sinusoidal_positions",
+    "smoothed_targets",
     "softmax",
     "softmax_entropy",
     "split_heads",
@@ -93,5 +117,6 @@ __all__ = [
     "token_embedding",
     "transformer",
     "unit_norm",
+    "unscale",
     "window_mask",
 ]

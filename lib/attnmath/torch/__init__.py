@@ -12,9 +12,10 @@ from attnmath.torch.bert import Bert, bert, mean_pool, sentence_embedding, unit_
 from attnmath.torch.checkpoint import checkpoint
 from attnmath.torch.convolution import causal_conv
 from attnmath.torch.decoder import DecoderLayer, decoder, decoder_layer
+from attnmath.torch.dropout import draw_keep, dropout, random_dropout
 from attnmath.torch.embedding import bert_embedding, embedding
 from attnmath.torch.encoder import EncoderLayer, encoder, encoder_layer
-from attnmath.torch.hf import Converted, load_hf
+from attnmath.torch.hf import Converted, load_hf, load_nn
 from attnmath.torch.layers import (
     FeedForward,
     LayerNorm,
@@ -26,6 +27,7 @@ from attnmath.torch.layers import (
     linear,
     rms_norm,
 )
+from attnmath.torch.losses import cross_entropy, smoothed_targets
 from attnmath.torch.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.torch.modules import ParamTree, from_numpy, to_numpy
 from attnmath.torch.multihead import (
@@ -36,6 +38,7 @@ from attnmath.torch.multihead import (
     share_heads,
     split_heads,
 )
+from attnmath.torch.optimisers import adam, adam_state, clip_by_norm
 from attnmath.torch.positions import (
     alibi_bias,
     alibi_slopes,
@@ -44,13 +47,24 @@ from attnmath.torch.positions import (
     rotary,
     sinusoidal_positions,
 )
+from attnmath.torch.precision import scale_loss, unscale
 from attnmath.torch.recurrent import rnn
 from attnmath.torch.relative_bias import relative_bias, relative_buckets
 from attnmath.torch.scores import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.torch.self_attention import self_attention
+from attnmath.torch.shaped import shaped_attention
 from attnmath.torch.softmax import log_softmax, logsumexp, softmax, softmax_entropy
 from attnmath.torch.sublayer import sublayer
-from attnmath.torch.transformer import DecoderOnly, Transformer, decoder_only, lm_head, token_embedding, transformer
+from attnmath.torch.transformer import (
+    DecoderOnly,
+    Transformer,
+    decode,
+    decoder_only,
+    encode,
+    lm_head,
+    token_embedding,
+    transformer,
+)
 
 __all__ = [
     "Bert",
@@ -63,6 +77,8 @@ __all__ = [
     "MultiHeadAttention",
     "ParamTree",
     "Transformer",
+    "adam",
+    "adam_state",
     "additive_mask",
     "additive_score",
     "affine",
@@ -77,11 +93,17 @@ __all__ = [
     "causal_conv",
     "causal_mask",
     "checkpoint",
+    "clip_by_norm",
+    "cross_entropy",
+    "decode",
     "decoder",
     "decoder_layer",
     "decoder_only",
     "dot_score",
+    "draw_keep",
+    "dropout",
     "embedding",
+    "encode",
     "encoder",
     "encoder_layer",
     "feed_forward",
@@ -95,6 +117,7 @@ __all__ = [
     "linear",
     "lm_head",
     "load_hf",
+    "load_nn",
     "log_softmax",
     "logsumexp",
     "mean_pool",
@@ -103,6 +126,7 @@ __all__ = [
     "multi_head_sum",
     "multiplicative_score",
     "padding_mask",
+    "random_dropout",
     "relative_bias",
     "relative_buckets",
     "relative_score",
@@ -110,12 +134,15 @@ __all__ = [
     "rms_norm",
     "rnn",
     "rotary",
+    "scale_loss",
     "scaled_dot_score",
     "self_attention",
     "sentence_embedding",
+    "shaped_attention",
     "share_heads",
     "silu",
     "sinusoidal_positions",
+    "smoothed_targets",
     "softmax",
     "softmax_entropy",
     "split_heads",
@@ -125,5 +152,6 @@ __all__ = [
     "token_embedding",
     "transformer",
     "unit_norm",
+    "unscale",
     "window_mask",
 ]

@@ -1,8 +1,7 @@
 """Activations: functions of one number, applied to every entry."""
 
-import math
-
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 
 from attnmath import _require
@@ -70,5 +69,4 @@ def gelu_tanh(X: Float[Array, "..."]) -> Float[Array, "..."]:
     tensor([-0.1588,  0.0000,  0.8412])
     """
     _require.floats(X=X)
-    c, a = math.sqrt(2 / math.pi), 0.044715
-    return X / 2 * (1 + torch.tanh(c * X * (1 + a * X * X)))  # eq:gelu-tanh
+    return F.gelu(X, approximate="tanh")  # eq:gelu-tanh

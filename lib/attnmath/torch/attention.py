@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 
 from attnmath import _require
+from attnmath.torch.masks import causal_mask
 from attnmath.torch.scores import scaled_dot_score
 from attnmath.torch.softmax import softmax
 from attnmath.torch.types import Array
@@ -102,15 +103,26 @@ def attention_fused(
     _require.bias(bias, shape, Q)
     if mask is True:
         return F.scaled_dot_product_attention(Q, K, V, attn_mask=None if bias is None else bias.expand(shape))
-    mask = torch.as_tensor(mask, device=Q.device).expand(shape)
+    mask = torch.as_tensor(mask, device=Q.device)
+    look = not torch.compiler.is_compiling()  # values decide nothing in a compiled function
+    if look and bias is None and _is_causal(mask, sizes["n"], sizes["m"]):
+        return F.scaled_dot_product_attention(Q, K, V, is_causal=True)  # the kernel skips what the mask hides
+    mask = mask.expand(shape)
     empty = ~mask.any(-1, keepdim=True)
-    if empty_rows == "error" and not torch.compiler.is_compiling() and empty.any():
+    some_empty = not look or bool(empty.any())
+    if look and some_empty and empty_rows == "error":
         _require.no_empty_row(tuple(empty[..., 0].nonzero()[0].tolist()), "empty_rows='zero'")
     # kernels differ in what they return for an empty row, so it attends to everything and is zeroed afterwards
-    allowed = mask | empty
+    allowed = mask | empty if some_empty else mask
     if bias is not None:
         allowed = bias.expand(shape).masked_fill(~allowed, -torch.inf)
-    return F.scaled_dot_product_attention(Q, K, V, attn_mask=allowed).masked_fill(empty, 0)
+    O = F.scaled_dot_product_attention(Q, K, V, attn_mask=allowed)
+    return O.masked_fill(empty, 0) if some_empty else O
+
+
+def _is_causal(mask, n, m):
+    """Whether it is the mask of `causal_mask(n)`, for which there are faster kernels."""
+    return mask.shape == (n, m) and n == m and bool((mask == causal_mask(n).to(mask.device)).all())
 
 
 def general_attention(
@@ -134,7 +146,8 @@ def general_attention(
 
     Examples
     --------
-    >>> from attnmath.torch.scores import dot_score
+    >>> from attnmath.torch.masks import causal_mask
+from attnmath.torch.scores import dot_score
     >>> general_attention(torch.zeros(1, 2), torch.ones(2, 2), torch.tensor([[1.0], [3.0]]), dot_score)
     tensor([[2.]])
     """

@@ -261,3 +261,48 @@ CONVERTERS = {
     "LlamaForCausalLM": _llama,
     "T5ForConditionalGeneration": _t5,
 }
+
+
+def load_nn(module: nn.Transformer) -> dict:
+    """The parameters of an `nn.Transformer` as the trees of `encoder` and `decoder`.
+
+    Parameters
+    ----------
+    module : any `nn.Transformer` with biases; its norms are layer norms.
+
+    Returns
+    -------
+    ``{"encoder", "decoder"}``, tensors that are functions of the module's own, so that gradients reach those.
+
+    Examples
+    --------
+    >>> import torch
+    >>> trees = load_nn(nn.Transformer(6, 2, 1, 1, 17, batch_first=True))
+    >>> trees["decoder"]["layers"]["0"]["cross_attention"]["query"]["weight"].shape
+    torch.Size([6, 6])
+    """
+
+    def linear(weight, bias):
+        return {"weight": weight.T, "bias": bias}
+
+    def norm(m):
+        return {"gain": m.weight, "bias": m.bias}
+
+    def attention(m):
+        parts = zip(("query", "key", "value"), m.in_proj_weight.chunk(3), m.in_proj_bias.chunk(3), strict=True)
+        return {name: linear(W, b) for name, W, b in parts} | {"output": linear(m.out_proj.weight, m.out_proj.bias)}
+
+    def layer(m):
+        norms = ["attention_norm", "feed_forward_norm"]
+        params = {"attention": attention(m.self_attn)}
+        if hasattr(m, "multihead_attn"):
+            norms.insert(1, "cross_attention_norm")
+            params["cross_attention"] = attention(m.multihead_attn)
+        params |= {name: norm(getattr(m, f"norm{i}")) for i, name in enumerate(norms, 1)}
+        up, down = m.linear1, m.linear2
+        return params | {"feed_forward": {"up": linear(up.weight, up.bias), "down": linear(down.weight, down.bias)}}
+
+    def stack(m):
+        return {"layers": {str(i): layer(x) for i, x in enumerate(m.layers)}, "norm": norm(m.norm)}
+
+    return {"encoder": stack(module.encoder), "decoder": stack(module.decoder)}

@@ -65,9 +65,7 @@ def layer_norm(
     sizes = _require.shapes(X=(X, "... d"), gain=(gain, "d"), bias=(bias, "d"))
     _require.nonempty("X", X.shape, -1, sizes["d"], "component")
     _require.positive("eps", eps)
-    C = X - X.mean(-1, keepdim=True)
-    N = C * torch.rsqrt((C * C).mean(-1, keepdim=True) + eps)
-    return gain * N + bias  # eq:layer-norm
+    return F.layer_norm(X, gain.shape, gain, bias, eps)  # eq:layer-norm
 
 
 def rms_norm(X: Float[Array, "... d"], gain: Float[Array, " d"], eps: float = 1e-6) -> Float[Array, "... d"]:
