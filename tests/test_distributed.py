@@ -157,8 +157,8 @@ def test_whatever_dies_nothing_is_left(tmp_path):
     [
         ("data --processes 3", "3 processes on 2 cores would take turns: start 2 or fewer, or allow it with --oversub"),
         ("data --processes 3 --oversubscribe", "a batch of 8 does not fall into 3 equal parts: take a multiple of 3"),
-        ("tensor --processes 2 --heads 1", "1 heads do not fall to 2 processes in equal parts: take a number of proc"),
-        ("pipeline --processes 2 --layers 1", "2 stages for 1 layers: a stage needs a layer at least; take at most 1"),
+        ("tensor --processes 2 --heads 1", "heads is 1, which 2 processes cannot share equally: take a multiple of 2"),
+        ("pipeline --processes 2 --layers 1", "layers is 1, and each of 2 stages needs one at least: take 2 layers or"),
         ("pipeline --processes 2 --micro 3", "a batch of 8 does not fall into 3 micro-batches: take a divisor of 8"),
         ("tensor --processes 2 --width 18", "width is 18 and heads 4: the heads must divide the width"),
         ("data", "--processes is None; give the number of processes, 1 or more"),

@@ -23,6 +23,7 @@ HELPERS = {"split_heads", "merge_heads", "share_heads", "checkpoint"}
 HELPERS |= {"additive_mask", "causal_mask", "padding_mask", "window_mask", "relative_buckets"}
 HELPERS |= {"alibi_bias", "alibi_slopes", "half_to_interleaved", "sinusoidal_positions"}  # plain arrays too
 HELPERS |= {"smoothed_targets"}  # seen by every case of cross_entropy
+HELPERS |= {"adam", "adam_state", "clip_by_norm"}  # no gradient of their own; tests/test_optimisers.py
 HELPERS |= {"unscale"}  # of gradients, which have none; tests/test_precision.py
 HELPERS |= {"draw_keep", "random_dropout"}  # masks again; tests/test_theorems_dropout.py
 HELPERS |= {"encode", "decode"}  # the halves of transformer, which its cases see; tests/test_cache.py

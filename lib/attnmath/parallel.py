@@ -265,12 +265,13 @@ def check(mode: str, processes: int, *, batch=None, heads=None, width=None, laye
         )
     if mode == "tensor" and heads % processes:
         raise ValueError(
-            f"{heads} heads do not fall to {processes} processes in equal parts: take a number of processes that "
-            f"divides {heads}"
+            f"heads is {heads}, which {processes} processes cannot share equally: take a multiple of {processes}, or "
+            "another number of processes"
         )
     if mode == "pipeline" and layers < processes:
         raise ValueError(
-            f"{processes} stages for {layers} layers: a stage needs a layer at least; take at most {layers} processes"
+            f"layers is {layers}, and each of {processes} stages needs one at least: take {processes} layers or more, "
+            "or fewer processes"
         )
     if mode == "pipeline" and (micro < 1 or batch % micro):
         raise ValueError(f"a batch of {batch} does not fall into {micro} micro-batches: take a divisor of {batch}")

@@ -134,11 +134,10 @@ class Speller(nn.Module):
                 Z = self.decode(last, memory[rows], mask[rows], cache=cache)[:, 0]
                 return torch.log_softmax(Z.double(), -1).cpu().numpy()
 
-            limit = min(LONGEST, 2 * memory.shape[-2] + 8)
             if width == 1:
-                sequences, _ = greedy(step, START, END, len(part), limit)
+                sequences, _ = greedy(step, START, END, len(part), LONGEST)
             else:
-                sequences, _ = beam_search(step, START, END, len(part), width, limit, length_penalty)
+                sequences, _ = beam_search(step, START, END, len(part), width, LONGEST, length_penalty)
             found |= dict(zip(part, sequences, strict=True))
         names = SPECIALS + self.phonemes
         return [tuple(names[i] for i in found[j]) for j in range(len(words))]
