@@ -208,11 +208,8 @@ def test_launch_raises_what_the_command_says():
 
 
 def test_only_what_can_be_split_is_split():
-    from attnmath.torch import DecoderOnly
-    from attnmath.torch.distributed import PipelinePart
-
     with pytest.raises(ValueError, match=r"model has the options \['rotate'\]; split over processes it may have"):
-        PipelinePart(DecoderOnly(5, 4, 2, 8, 2, rotate=lambda X: X), 0, 2)
+        parallel.splittable({"norm_first": True, "rotate": None})
     with pytest.raises(ValueError, match="schedule is 'zigzag'; expected one of 'gpipe', '1f1b'"):
         parallel.orders(2, 2, "zigzag")
     with pytest.raises(ValueError, match="stage is 4; expected one of 0, 1, 2, 3"):

@@ -277,6 +277,14 @@ def check(mode: str, processes: int, *, batch=None, heads=None, width=None, laye
         raise ValueError(f"a batch of {batch} does not fall into {micro} micro-batches: take a divisor of {batch}")
 
 
+def splittable(options: dict) -> dict:
+    """A model's options, if they are such as its parts can take over."""
+    known = {"norm_first", "norm", "eps", "activation"}
+    if extra := sorted(set(options) - known):
+        raise ValueError(f"model has the options {extra}; split over processes it may have {sorted(known)}")
+    return options
+
+
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -18,7 +18,7 @@ PRESETS = {
         "smoothing": 0.0,
         "batch": 128,
     },
-    "full": {"d": 128, "f": 512, "layers": 3, "epochs": 12, "batch": 128, "rate": 1.5e-3, "warmup": 1000},
+    "full": {"d": 128, "f": 512, "layers": 3, "epochs": 8, "batch": 128, "rate": 1.5e-3, "warmup": 1000},
 }
 
 

@@ -16,7 +16,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import attnmath.numpy as an
 import attnmath.torch as at
-from attnmath import shapes
 from attnmath.check import compare
 from attnmath.tree import flatten, map_tree
 
@@ -196,12 +195,12 @@ def test_encoder_decoder(benchmark, ratios, norm_first):
 @pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 def test_cache(benchmark, ratios, world):
     """256 tokens one after the other, with and without a cache."""
-    n, rng = 256, np.random.default_rng(0)
-    tree = shapes.decoder_only_shapes(TOKENS, D, 4 * D, LAYERS, n, norm=True)
-    params = map_tree(lambda shape: (rng.standard_normal(shape) * D**-0.5).astype(np.float32), tree)
+    n = 256
+    torch.manual_seed(0)
+    params = at.DecoderOnly(TOKENS, D, HEADS, 4 * D, LAYERS, n, norm=True, tie=False).tree()
+    params["embeddings"]["position"].data *= 4  # an untrained model would else repeat one token
+    params = at.to_numpy(params) if world is an else params
     name = f"{'NumPy' if world is an else 'torch'} decoding with a cache / without"
-    if world is at:
-        params = at.from_numpy(params)
     made = {}
 
     def decode(cached):

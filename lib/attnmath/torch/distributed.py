@@ -27,7 +27,6 @@ from attnmath.torch.transformer import STACK, DecoderOnly, logits, token_embeddi
 from attnmath.tree import flatten, map_tree, unflatten
 
 PAD = -100  # a target that is not counted
-OPTIONS = {"norm_first", "norm", "eps", "activation"}  # what a model may have been given for its parts to be split
 COUNTED = {"allreduce_": "all_reduce", "all_reduce": "all_reduce", "send": "send"}  # c10d's operations
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
@@ -64,13 +63,6 @@ def single_gradient(model: DecoderOnly, inputs: torch.Tensor, targets: torch.Ten
     loss = loss_sum(model(inputs), targets) / (targets != PAD).sum()
     loss.backward()
     return loss.item(), {name: P.grad.clone() for name, P in model.named_parameters()}
-
-
-def _supported(model):
-    """Options of a model that the split forms take too."""
-    if extra := sorted(set(model.options) - OPTIONS):
-        raise ValueError(f"model has the options {extra}; split over processes it may have {sorted(OPTIONS)}")
-    return model.options
 
 
 # data parallel
@@ -224,7 +216,7 @@ def tensor_parallel_gradient(
     mesh = init_device_mesh(inputs.device.type, (N,))
     params = split_parameters(model.tree(), mesh)
     with Traffic() as traffic:
-        Z = split_decoder_only(inputs, params, model.heads, mesh, **_supported(model))
+        Z = split_decoder_only(inputs, params, model.heads, mesh, **parallel.splittable(model.options))
         loss = loss_sum(Z, targets) / (targets != PAD).sum()
         loss.backward()
     whole = {k: P.grad.full_tensor() if isinstance(P, DTensor) else P.grad for k, P in flatten(params).items()}
@@ -250,7 +242,7 @@ class PipelinePart(ParamTree):
                 own.setdefault("embeddings", {"word": params["embeddings"]["word"]})
         super().__init__(map_tree(lambda P: tuple(P.shape), own))
         self.load_state_dict(flatten(own))
-        self.heads, self.options, self.low = model.heads, _supported(model), low
+        self.heads, self.options, self.low = model.heads, parallel.splittable(model.options), low
 
     def forward(self, X):
         params = self.tree()

@@ -99,7 +99,7 @@ def gelu(X: Float[Array, "..."]) -> Float[Array, "..."]:
     tensor([-0.1587,  0.0000,  0.8413])
     """
     _require.floats(X=X)
-    return X * torch.special.ndtr(X)  # eq:gelu
+    return F.gelu(X)  # eq:gelu
 
 
 def feed_forward(X: Float[Array, "... n d"], params: dict, activation: Callable = gelu) -> Float[Array, "... n e"]:
