@@ -45,7 +45,7 @@ FAULTS = [
     ("numpy/activations.py", "beta * Y * (1 - gate)", "Y * (1 - gate)", "swish"),
     ("numpy/activations.py", "np.exp(-np.abs(beta * X))", "np.exp(-beta * X)", "swish"),
     ("numpy/activations.py", "return swish(X)", "return swish(X, 1.702)", "silu"),
-    ("numpy/activations.py", "1 + 3 * a * X * X", "1 + a * X * X", "gelu_tanh"),
+    ("numpy/activations.py", "slope *= 3 * a * c", "slope *= a * c", "gelu_tanh"),
     ("torch/activations.py", "approximate=\"tanh\"", "approximate=\"none\"", "gelu_tanh"),
     ("numpy/layers.py", "dN - N * (dN * N).mean(-1, keepdims=True))  # eq:rms", "dN - N * (dN * N).sum(-1, keepdims=True))  # eq:rms", "rms_norm"),
     ("numpy/layers.py", "(X * X).mean(-1, keepdims=True) + eps)\n    N = r * X", "(X * X).mean(-1, keepdims=True))\n    N = r * X", "rms_norm"),

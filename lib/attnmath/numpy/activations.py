@@ -151,10 +151,25 @@ def gelu_tanh(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     """
     _require.floats(X=X)
     c, a = math.sqrt(2 / math.pi), 0.044715
-    T = np.tanh(c * X * (1 + a * X * X))
-    Y = X / 2 * (1 + T)  # eq:gelu-tanh
+    T = np.asarray(X * X)  # in place from here on: a new array of this size costs more than what is done with it
+    T *= c * a
+    T += c
+    T *= X
+    np.tanh(T, out=T)  # tanh(c (X + a X^3))
+    Y = 1 + T
+    Y *= X
+    Y *= 0.5  # eq:gelu-tanh
 
     def vjp(dY):
-        return dY * ((1 + T) / 2 + X / 2 * (1 - T * T) * c * (1 + 3 * a * X * X))  # eq:gelu-tanh-vjp
+        slope = np.asarray(X * X)
+        slope *= 3 * a * c
+        slope += c
+        slope *= X  # X times the derivative of tanh's argument
+        G = np.asarray(1 - T * T)
+        G *= slope
+        G += T
+        G += 1
+        G *= 0.5
+        return G * dY  # eq:gelu-tanh-vjp
 
     return Y, vjp
