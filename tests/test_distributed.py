@@ -108,8 +108,8 @@ def test_four_processes_have_the_gradient_of_one_in_single_precision(four):
     check_records(four, 2e-6)
 
 
-def begin(*options):
-    command = [sys.executable, "-m", "attnmath.parallel", "data", "--processes=2", "--oversubscribe", *options]
+def begin(mode, *options):
+    command = [sys.executable, "-m", "attnmath.parallel", mode, "--processes=2", "--oversubscribe", *options]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, text=True, **pipes)
 
@@ -129,8 +129,9 @@ def wait_until(condition, seconds):
 def test_whatever_dies_nothing_is_left(tmp_path):
     """Three runs at the same time: a process killed, a process that stalls, the launcher killed."""
     report = tmp_path / "report.json"
-    killed, stalled = begin("--kill=1", f"--report={report}"), begin("--stall=1", "--timeout=5")
-    orphaned = begin("--stall=0", "--stall=1")
+    killed = begin("data", "--kill=1", f"--report={report}")
+    stalled = begin("pipeline", "--stall=1", "--timeout=5")  # the group of the two ends has to be as impatient
+    orphaned = begin("data", "--stall=1")
     try:
         launcher = psutil.Process(orphaned.pid)
         assert wait_until(lambda: len(launcher.children(recursive=True)) >= 2, 100)
@@ -160,6 +161,7 @@ def test_whatever_dies_nothing_is_left(tmp_path):
         ("tensor --processes 2 --heads 1", "heads is 1, which 2 processes cannot share equally: take a multiple of 2"),
         ("pipeline --processes 2 --layers 1", "layers is 1, and each of 2 stages needs one at least: take 2 layers or"),
         ("pipeline --processes 2 --micro 3", "a batch of 8 does not fall into 3 micro-batches: take a divisor of 8"),
+        ("pipeline --processes 4 --oversubscribe --micro 2", "a micro-batch for each of 4 stages: take 4 or more, or"),
         ("tensor --processes 2 --width 18", "width is 18 and heads 4: the heads must divide the width"),
         ("data", "--processes is None; give the number of processes, 1 or more"),
         ("data --processes 0", "--processes is 0; give the number of processes, 1 or more"),

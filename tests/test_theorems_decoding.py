@@ -46,6 +46,17 @@ def test_the_factor_is_less_than_the_vocabulary(rng):
     assert 1.5 < largest < t
 
 
+@pytest.mark.claim("lem-greedy-loss")
+@pytest.mark.parametrize("t", [2, 3, 7])
+def test_a_tie_reaches_the_vocabulary(t):
+    """Two first tokens alike, the smaller one followed by anything: the factor is t. A hair more on either decides."""
+    first, second = np.r_[0.5, 0.5, np.zeros(t - 2)], [np.full(t, 1 / t)] + [np.eye(t)[0]] * (t - 1)
+    for delta, factor in ((0.0, t), (1e-3, t * 0.499 / 0.501), (-1e-3, 1)):
+        step = two_steps(first + delta * np.r_[1, -1, np.zeros(t - 2)], second)
+        found, best = greedy(step, 99, t, 1, 2)[1][0], beam_search(step, 99, t, 1, t, 2)[1][0]
+        assert np.isclose(np.exp(best - found), factor)
+
+
 def random_tables(rng, t, n):
     tables = [2 * rng.standard_normal((t,) * i) for i in range(1, n + 1)]
     return [Z - np.log(np.exp(Z).sum(-1, keepdims=True)) for Z in tables]

@@ -7,10 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.checkpoint import checkpoint
 
 import attnmath.numpy as an
 import attnmath.torch as at
 from attnmath import shapes
+from attnmath.cache import KeyValueCache
 from attnmath.check import compare
 
 seeds = st.integers(0, 2**32 - 1)
@@ -167,3 +169,26 @@ def test_a_transformer_drops_where_the_book_says(world):
     assert sorted(seen["drop"]) == sorted([(1, 5, 4)] * (1 + 2 * 2) + [(1, 3, 4)] * (1 + 3 * 2))
     maps = [(1, 2, 5, 5)] * 2 + [(1, 2, 3, 3)] * 2 + [(1, 2, 3, 5)] * 2
     assert sorted(seen["drop_weights"]) == sorted(maps)
+
+
+@pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
+def test_a_cache_does_not_silence_dropped_weights(world):
+    """All weights dropped: rows read through a cache see nothing, as they do without it."""
+    params = shapes.random_tree(shapes.attention_shapes(4), np.random.default_rng(0))
+    X, p = np.random.default_rng(1).standard_normal((1, 3, 4)), params
+    zero = (lambda P: (0 * P, None)) if world is an else (lambda P: 0 * P)
+    if world is at:
+        X, p = torch.from_numpy(X), at.from_numpy(params)
+    Y = world.multi_head_attention(X, X, X, p, 2, drop_weights=zero, cache=KeyValueCache())
+    compare((Y[0] if world is an else Y)[0], np.tile(params["output"]["bias"], (3, 1)), name="the bias")
+
+
+@pytest.mark.parametrize("dice", ["own", "default"])
+def test_under_torch_checkpoint_only_the_default_generator_is_restored(dice):
+    torch.manual_seed(0)
+    X, W = torch.randn(20, 20, requires_grad=True), torch.randn(20, 20)
+    drop = at.random_dropout(0.3, torch.default_generator if dice == "default" else torch.Generator())
+    Y = checkpoint(lambda X: torch.tanh(drop(X @ W)), X, use_reentrant=False)
+    (want,) = torch.autograd.grad(torch.tanh((X @ W) * (Y != 0) / 0.7).sum(), X)
+    (got,) = torch.autograd.grad(Y.sum(), X)
+    assert torch.allclose(got, want, atol=1e-5) == (dice == "default")

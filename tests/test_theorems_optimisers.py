@@ -95,6 +95,8 @@ def test_no_step_is_longer_than_the_bound(seed, b1, b2, t, eps):
     weights, _ = path(g, betas=(b1, b2), eps=eps)
     for i in range(t):
         assert np.abs(weights[i + 1] - weights[i]).max() <= bound(i + 1, b1, b2) * (1 + 1e-9)
+        if b1**2 < b2:
+            assert bound(i + 1, b1, b2) <= (1 - b1) / np.sqrt((1 - b2) * (1 - b1**2 / b2)) * (1 + 1e-9)
 
 
 @pytest.mark.claim("lem-adam-bound")

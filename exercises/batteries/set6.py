@@ -218,25 +218,41 @@ MEANS_LEFT = (
 CLIP_LEFT = ("limit / norm) if", "limit / (scale * norm)) if")
 LAST_LEFT = ("all(bool(g.isfinite().all()) for g in grads)", "bool(grads[-1].isfinite().all())")
 TRUNCATED = ("(bits + 2**15) // 2**16", "bits // 2**16")
+CHOSEN = """\
+def chosen(grown, width):
+    both = sorted([(*h, has) for has in grown for h in grown[has]], reverse=True)[:width]
+    return [[h[:2] for h in both if h[2] == has] for has in (False, True)]
+
+
+"""
 
 WRONG = {
     "unseen": {
         "all-positions": ("the mask ignored", unseen(("np.flatnonzero(mask)", "np.arange(len(X))"))),
-        "over-n": ("divides by all positions", unseen(("X[where], targets[where], len(where)", "X[where], targets[where], len(X)"), ("losses.mean()", "losses.sum() / c"))),
+        "over-n": ("divides by all positions", unseen(("losses.mean()", "losses.sum() / len(X)"))),
         "no-square": ("the penalty without its square", unseen(("zeta * log_sum * log_sum", "zeta * log_sum"))),
         "square-of-mean": (
             "the square of the mean",
             unseen(("loss = losses.mean()", "loss = (log_sum - target).mean() + zeta * log_sum.mean() ** 2")),
         ),
         "no-penalty-back": ("the penalty has no gradient", unseen((FLAT_BACK, "each * (1 + 0 * log_sum)"))),
-        "half-penalty-back": ("the 2 of the penalty's gradient lost", unseen((FLAT_BACK, "each * (1 + zeta * log_sum)"))),
+        "half-penalty-back": (
+            "the 2 of the penalty's gradient lost",
+            unseen((FLAT_BACK, "each * (1 + zeta * log_sum)")),
+        ),
         "targets-weighted": (
             "the penalty's weight on the target's part too",
             unseen(("each * H)", "weight[:, None] * H)"), ("each * E[y]", "weight[:, None] * E[y]")),
         ),
         "short-chunk": (
             "the last, shorter piece of the vocabulary left out",
-            unseen(("    log_sum = np.full", "    E = E[: len(E) - len(E) % size]\n    log_sum = np.full"), ("    where = ", "    whole = E\n    where = "), ("E[y])\n    losses", "whole[y])\n    losses"), ("np.zeros_like(E)", "np.zeros_like(whole)"), ("each * E[y]", "each * whole[y]")),
+            unseen(
+                ("    log_sum = np.full", "    E = E[: len(E) - len(E) % size]\n    log_sum = np.full"),
+                ("    where = ", "    whole = E\n    where = "),
+                ("E[y])\n    losses", "whole[y])\n    losses"),
+                ("np.zeros_like(E)", "np.zeros_like(whole)"),
+                ("each * E[y]", "each * whole[y]"),
+            ),
         ),
         "own-maximum": (
             "sums of pieces added without a common maximum",
@@ -246,7 +262,10 @@ WRONG = {
             "positions with the same token overwrite each other",
             unseen(("np.subtract.at(dE, y, each * H)", "dE[y] -= each * H")),
         ),
-        "no-maximum": ("exponentials without the maximum", unseen((MERGED, "log_sum = np.logaddexp(log_sum, np.log(np.exp(Z).sum(-1)))"))),
+        "no-maximum": (
+            "exponentials without the maximum",
+            unseen((MERGED, "log_sum = np.logaddexp(log_sum, np.log(np.exp(Z).sum(-1)))")),
+        ),
         "no-cotangent": ("the cotangent ignored", unseen(("dloss / c", "1.0 / c"))),
         "short-dx": ("dX of the counted rows only", unseen(("return dX, dE", "return dX[where], dE"))),
         "keeps": (
@@ -257,13 +276,19 @@ WRONG = {
                 ("np.exp(H @ E[k : k + size].T - ", "np.exp(pieces[k] - "),
             ),
         ),
-        "double": ("float64 whatever comes in", unseen(("H, y, c = X[where]", "X, E = X.astype(float), E.astype(float)\n    H, y, c = X[where]"))),
+        "double": (
+            "float64 whatever comes in",
+            unseen(("H, y, c = X[where]", "X, E = X.astype(float), E.astype(float)\n    H, y, c = X[where]")),
+        ),
     },
     "distil": {
         "reversed": ("the student's distribution in front", distil(("kl = (q * gap)", "kl = (p * -gap)"))),
         "no-square": ("the square of T forgotten", distil(("T**2 * kl.sum()", "kl.sum()"))),
         "t-once": ("T instead of its square", distil(("T**2 * kl.sum()", "T * kl.sum()"))),
-        "cross-entropy": ("the cross-entropy, without the teacher's entropy", distil(("T**2 * kl.sum()", "T**2 * (-q * log_p).sum()"))),
+        "cross-entropy": (
+            "the cross-entropy, without the teacher's entropy",
+            distil(("T**2 * kl.sum()", "T**2 * (-q * log_p).sum()")),
+        ),
         "hot-student": ("the student is not cooled", distil(("Z[mask] / T, R", "Z[mask], R"))),
         "over-all": ("divides by all positions", distil(("c = len(kl)", "c = mask.size"))),
         "sum": ("a sum instead of a mean", distil(("c = len(kl)", "c = 1"))),
@@ -277,20 +302,50 @@ WRONG = {
             "rows multiplied by the mask",
             distil(("dZ, dR = np.zeros_like(Z), np.zeros_like(R)", "dZ, dR = 0 * Z, 0 * R")),
         ),
-        "double": ("float64 whatever comes in", distil(("S, U = Z", "Z, R = Z.astype(float), R.astype(float)\n    S, U = Z"))),
+        "double": (
+            "float64 whatever comes in",
+            distil(("S, U = Z", "Z, R = Z.astype(float), R.astype(float)\n    S, U = Z")),
+        ),
     },
     "factored": {
-        "rows-only": ("the rows' means only", factored(("r[..., :, None] * c[..., None, :] / middle", "r[..., :, None]"))),
-        "sums": ("sums instead of means in the state", factored(("square.mean(-1)", "square.sum(-1)"), ("square.mean(-2)", "square.sum(-2)"), ("r.mean(-1)", "r.sum(-1)"))),
-        "no-correction": ("no correction of the start", factored(("rows / (1 - beta**t), columns / (1 - beta**t)", "rows, columns"))),
+        "rows-only": (
+            "the rows' means only",
+            factored(("r[..., :, None] * c[..., None, :] / middle", "r[..., :, None]")),
+        ),
+        "sums": (
+            "sums instead of means in the state",
+            factored(
+                ("square.mean(-1)", "square.sum(-1)"),
+                ("square.mean(-2)", "square.sum(-2)"),
+                ("r.mean(-1)", "r.sum(-1)"),
+            ),
+        ),
+        "no-correction": (
+            "no correction of the start",
+            factored(("rows / (1 - beta**t), columns / (1 - beta**t)", "rows, columns")),
+        ),
         "twice-corrected": ("corrects twice", factored(("middle = r.mean", "middle = rows.mean"))),
-        "late-correction": ("the correction one step behind", factored(("rows / (1 - beta**t), columns / (1 - beta**t)", "rows / (1 - beta ** max(t - 1, 1)), columns / (1 - beta ** max(t - 1, 1))"))),
-        "kept-corrected": ("keeps the corrected moments", factored(('"rows": rows, "columns": columns', '"rows": r, "columns": c'))),
+        "late-correction": (
+            "the correction one step behind",
+            factored(
+                (
+                    "rows / (1 - beta**t), columns / (1 - beta**t)",
+                    "rows / (1 - beta ** max(t - 1, 1)), columns / (1 - beta ** max(t - 1, 1))",
+                )
+            ),
+        ),
+        "kept-corrected": (
+            "keeps the corrected moments",
+            factored(('"rows": rows, "columns": columns', '"rows": r, "columns": c')),
+        ),
         "no-middle": ("does not divide by the mean", factored((" / middle", ""))),
         "no-root": ("divides by v itself", factored(("v.sqrt()", "v"))),
         "no-clip": ("the update is not clipped", factored(("length.clamp(min=1)", "1"))),
         "always-clip": ("short updates are made longer", factored(("length.clamp(min=1)", "length"))),
-        "clip-norm": ("clips by the norm", factored(("(u * u).mean((-2, -1), keepdim=True)", "(u * u).sum((-2, -1), keepdim=True)"))),
+        "clip-norm": (
+            "clips by the norm",
+            factored(("(u * u).mean((-2, -1), keepdim=True)", "(u * u).sum((-2, -1), keepdim=True)")),
+        ),
         "absolute": ("the step is not relative to the weights", factored(("lr * size * u", "lr * u"))),
         "no-floor": ("weights of 0 stay 0", factored((".sqrt().clamp(min=1e-3)", ".sqrt()"))),
         "one-stack": (
@@ -309,7 +364,10 @@ WRONG = {
         "clip-last": ("clipping and the last leaf left", repair(CLIP_LEFT, LAST_LEFT)),
         "sum": ("divides by no number of tokens", repair((" / tokens", ""))),
         "positions": ("counts targets of padding too", repair(("int((y != -100).sum())", "y.numel()"))),
-        "scaled": ("steps along the scaled gradient", repair(("grads = [g / scale for g in grads]", "grads = list(grads)"))),
+        "scaled": (
+            "steps along the scaled gradient",
+            repair(("grads = [g / scale for g in grads]", "grads = list(grads)")),
+        ),
         "unlimited": ("never clips", repair(("min(1.0, limit / norm) if norm else 1.0", "1.0"))),
         "always": ("makes short gradients longer", repair(("min(1.0, limit / norm)", "limit / norm"))),
         "no-halving": ("the scale stays after an overflow", repair(("scale / 2", "scale"))),
@@ -337,24 +395,47 @@ WRONG = {
         "measured-uncorrected": ("measures without the correction", measure(("v / (1 - b2**t)", "v"))),
         "from-start": ("counts from the first step", measure(("t - s, wait", "t, wait"))),
         "after-jump": ("does not look before the jump", measure(("(t >= s) &", "(t > s) &"))),
-        "never-last": ("the number of steps if it never happens", measure(("return wait, longest", "return np.where(wait < 0, len(G) - s, wait), longest"))),
+        "never-last": (
+            "the number of steps if it never happens",
+            measure(("return wait, longest", "return np.where(wait < 0, len(G) - s, wait), longest")),
+        ),
         "any-time": ("steps before the jump count too", measure(("if t > s:", "if t > 0:"))),
         "signed": ("the largest signed move", measure(("np.abs(m / (1 - b1**t))", "(m / (1 - b1**t))"))),
-        "first-uncorrected": ("the first moment without its correction", measure(("np.abs(m / (1 - b1**t))", "np.abs(m)"))),
+        "first-uncorrected": (
+            "the first moment without its correction",
+            measure(("np.abs(m / (1 - b1**t))", "np.abs(m)")),
+        ),
     },
     "paths": {
         "no-scale": ("kept branches are not enlarged", paths(("F / chance", "F"))),
         "inverse": ("kept branches made smaller", paths(("F / chance", "F * chance"))),
         "same-chance": ("one probability for all layers", paths(("1 - p * (l + 1) / L", "1 - p"))),
         "from-zero": ("the first layer is never dropped", paths(("p * (l + 1) / L", "p * l / max(L - 1, 1)"))),
-        "dropped-kept": ("keeps what is to be dropped", paths(("Y, backs = X.copy(), []", "keep = ~keep\n    Y, backs = X.copy(), []"))),
+        "dropped-kept": (
+            "keeps what is to be dropped",
+            paths(("Y, backs = X.copy(), []", "keep = ~keep\n    Y, backs = X.copy(), []")),
+        ),
         "scaled-path": ("enlarges the residual path as well", paths(("Y[on] + F / chance", "(Y[on] + F) / chance"))),
         "all-read-x": ("all layers read X", paths(("f(Y[on])", "f(X[on])"))),
         "no-scale-back": ("the gradient of a kept branch is not enlarged", paths(("dX[on] / chances[l]", "dX[on]"))),
-        "scale-behind": ("the gradients of the parameters are not enlarged", paths(("dZ, found[l] = backs[l](dX[on] / chances[l])", "dZ, found[l] = backs[l](dX[on])\n            dZ = dZ / chances[l]"))),
+        "scale-behind": (
+            "the gradients of the parameters are not enlarged",
+            paths(
+                (
+                    "dZ, found[l] = backs[l](dX[on] / chances[l])",
+                    "dZ, found[l] = backs[l](dX[on])\n            dZ = dZ / chances[l]",
+                )
+            ),
+        ),
         "no-path": ("no gradient along the residual path", paths(("dX[on] = dX[on] + dZ", "dX[on] = dZ"))),
-        "dropped-lost": ("dropped sequences get no gradient", paths(("            dX[on] = dX[on] + dZ", "            dX[~on] = 0\n            dX[on] = dX[on] + dZ"))),
-        "forwards": ("goes back through the layers in the wrong order", paths(("in reversed(range(L))", "in range(L)"))),
+        "dropped-lost": (
+            "dropped sequences get no gradient",
+            paths(("            dX[on] = dX[on] + dZ", "            dX[~on] = 0\n            dX[on] = dX[on] + dZ")),
+        ),
+        "forwards": (
+            "goes back through the layers in the wrong order",
+            paths(("in reversed(range(L))", "in range(L)")),
+        ),
         "computes-all": (
             "runs the layers on all sequences",
             paths(
@@ -393,35 +474,87 @@ WRONG = {
         "half": ("float16 instead of bfloat16", split(("high.to(torch.int16).view(torch.bfloat16)", "w.half()"))),
         "wide": ("the remainder as int32", split(("low.to(torch.int16)", "low.to(torch.int32)"))),
         "forgets-low": ("adds to the upper half only", joined((" + low.to(torch.int64)", ""))),
-        "unsigned": ("takes the lower half for unsigned", joined(("low.to(torch.int64)", "(low.to(torch.int64) & 0xFFFF)"))),
-        "sum-of-floats": ("adds in bfloat16", joined(("w = w + update", "w = (w.bfloat16() + update.bfloat16()).float()"))),
+        "unsigned": (
+            "takes the lower half for unsigned",
+            joined(("low.to(torch.int64)", "(low.to(torch.int64) & 0xFFFF)")),
+        ),
+        "sum-of-floats": (
+            "adds in bfloat16",
+            joined(("w = w + update", "w = (w.bfloat16() + update.bfloat16()).float()")),
+        ),
         "low-left": ("leaves the lower half as it was", joined(("(bits - new * 2**16).to(torch.int16)", "low"))),
         "step-truncates": ("splits by cutting off", joined(TRUNCATED)),
-        "mutates": ("changes the weights in place", joined(("w = w + update", "w = w + update\n    low.zero_()"))),
+        "mutates": ("empties the caller's lower half", joined(("w = w + update", "w = w + update\n    low.zero_()"))),
     },
     "must": {
-        "plain": ("an ordinary beam, of the whole width", must(("{has: sorted(grown[has], reverse=True)[:width] for has in grown}", "dict(zip((False, True), chosen(grown, width)))"), ("def beam_with", "def chosen(grown, width):\n    both = sorted([(*h, has) for has in grown for h in grown[has]], reverse=True)[:width]\n    return [[h[:2] for h in both if h[2] == has] for has in (False, True)]\n\n\ndef beam_with"))),
-        "twice-plain": ("one beam of twice the width", must(("{has: sorted(grown[has], reverse=True)[:width] for has in grown}", "dict(zip((False, True), chosen(grown, 2 * width)))"), ("def beam_with", "def chosen(grown, width):\n    both = sorted([(*h, has) for has in grown for h in grown[has]], reverse=True)[:width]\n    return [[h[:2] for h in both if h[2] == has] for has in (False, True)]\n\n\ndef beam_with"))),
+        "plain": (
+            "an ordinary beam, of the whole width",
+            must(
+                (
+                    "{has: sorted(grown[has], reverse=True)[:width] for has in grown}",
+                    "dict(zip((False, True), chosen(grown, width)))",
+                ),
+                ("def beam_with", CHOSEN + "def beam_with"),
+            ),
+        ),
+        "twice-plain": (
+            "one beam of twice the width",
+            must(
+                (
+                    "{has: sorted(grown[has], reverse=True)[:width] for has in grown}",
+                    "dict(zip((False, True), chosen(grown, 2 * width)))",
+                ),
+                ("def beam_with", CHOSEN + "def beam_with"),
+            ),
+        ),
         "any-end": ("a sequence may end without the token", must(("if has and total", "if total"))),
-        "start-counts": ("the start symbol counts as the token", must(("{False: [(0.0, (start,))], True: []}", "{start == token: [(0.0, (start,))], start != token: []}"))),
+        "start-counts": (
+            "the start symbol counts as the token",
+            must(("{False: [(0.0, (start,))], True: []}", "{start == token: [(0.0, (start,))], start != token: []}")),
+        ),
         "only-last": ("a later token makes it forget", must(("grown[has or y == token]", "grown[y == token]"))),
-        "once": ("the token may not come twice", must(("if y != end and", "if y != end and not (has and y == token) and"))),
+        "once": (
+            "the token may not come twice",
+            must(("if y != end and", "if y != end and not (has and y == token) and")),
+        ),
         "first": ("the first complete sequence wins", must(("if ahead <= best:", "if found is not None:"))),
         "limit-late": ("the end symbol not counted", must(("range(limit)", "range(limit + 1)"))),
         "worst": ("keeps the least probable", must(("reverse=True", "reverse=False"))),
-        "mean": ("the mean of the logarithms", must(("if has and total[end] > best:", "total[end] = total[end] / len(prefix)\n            if has and total[end] > best:"))),
+        "mean": (
+            "the mean of the logarithms",
+            must(
+                (
+                    "if has and total[end] > best:",
+                    "total[end] = total[end] / len(prefix)\n            if has and total[end] > best:",
+                )
+            ),
+        ),
         "ends-go-on": ("goes on behind the end", must(("if y != end and total", "if total"))),
-        "narrow": ("one beam of half the width each", must(("[:width]", "[: max(width // 2, 1)]"))),
+        "narrow": ("half the width for each beam", must(("[:width]", "[: max(width // 2, 1)]"))),
         "with-start": ("the start symbol in the answer", must(("list(prefix[1:])", "list(prefix)"))),
-        "never-stops": ("asks for more when nothing can overtake", must(("        if ahead <= best:\n", "        if ahead == -np.inf:\n"))),
-        "row-by-row": ("one call for each prefix", must(("step(np.array([prefix for _, prefix, _ in rows]))", "[step(np.array([prefix]))[0] for _, prefix, _ in rows]"))),
+        "never-stops": (
+            "asks for more when nothing can overtake",
+            must(("        if ahead <= best:\n", "        if ahead == -np.inf:\n")),
+        ),
+        "row-by-row": (
+            "one call for each prefix",
+            must(
+                (
+                    "step(np.array([prefix for _, prefix, _ in rows]))",
+                    "[step(np.array([prefix]))[0] for _, prefix, _ in rows]",
+                )
+            ),
+        ),
     },
     "ranks": {
-        "divided": ("divides the sum, not each tensor", held(("sum((s + k - 1) // k for s in sizes)", "(sum(sizes) + k - 1) // k"))),
+        "divided": (
+            "divides the sum, not each tensor",
+            held(("sum((s + k - 1) // k for s in sizes)", "(sum(sizes) + k - 1) // k")),
+        ),
         "floor": ("rounds down", held(("(s + k - 1) // k", "s // k"))),
         "all-shared": ("everything shared at every stage", held(("if stage >= shared_from", "if stage"))),
         "no-master": ("forgets the float32 weights", held(("(4, 1), ", ""))),
-        "moments-once": ("one moment", held(("(8, 1)", "(4, 1)"))),
+        "late-original": ("originals shared from stage 2 on", held(("(4, 1)", "(4, 2)"))),
         "stages-swapped": ("stage 2 shares the copy", held(("(2, 3), (2, 2)", "(2, 2), (2, 2)"))),
         "wide-gradient": ("gradients of four bytes", held(("(2, 3), (2, 2)", "(2, 3), (4, 2)"))),
         "k-messages": ("a piece to itself", sends(("(k - 1)", "k"))),
@@ -435,4 +568,158 @@ WRONG = {
     },
 }
 
-MESSAGE = {}
+MESSAGE = {
+    "unseen": {
+        "all-positions": "positions where the mask is False do not count",
+        "over-n": "divide by the number of positions that count",
+        "no-square": "the penalty is zeta times the square of the logarithm",
+        "square-of-mean": "square first, then take the mean over the positions",
+        "no-penalty-back": "the penalty depends on the logits too",
+        "half-penalty-back": "the derivative of the square has a factor 2",
+        "targets-weighted": "the penalty acts on the sum of exponentials, not on the target's logit",
+        "short-chunk": "five tokens in pieces of two: the last piece has one",
+        "own-maximum": "sums of two pieces can only be added relative to the same maximum",
+        "overwritten": "token 2 is the target of two positions, and each adds its part",
+        "no-maximum": "take the largest out",
+        "no-cotangent": "multiply by the cotangent",
+        "short-dx": "one row for every row of X, zero where it does not count",
+        "keeps": "you keep them",
+        "double": "keep the dtype",
+    },
+    "distil": {
+        "reversed": "the teacher's distribution stands in front of the logarithm",
+        "no-square": "the factor is the square of T; it is missing",
+        "t-once": "the factor is the square of T; yours is T",
+        "cross-entropy": "that is the cross-entropy; subtract the teacher's entropy",
+        "hot-student": "the student is cooled as well",
+        "over-all": "divide by the number of positions that count",
+        "sum": "take the mean over the positions that count, not the sum",
+        "dz-square": "the chain rule takes one T away",
+        "dz-no-t": "the chain rule takes one T away, not both",
+        "dr-no-centre": "a shift of all of the teacher's logits changes nothing, so a row of dR sums to 0",
+        "dr-mirror": "the loss is not symmetric: dR is not minus dZ",
+        "dr-zero": "the teacher learns too",
+        "forbidden": "0 log 0 is 0",
+        "multiplied-mask": "hold nan, and get 0",
+        "double": "keep the dtype",
+    },
+    "factored": {
+        "rows-only": "the columns take part in v",
+        "sums": "rows and columns are means, not sums",
+        "no-correction": "the moments began as zeros, which has to be corrected",
+        "twice-corrected": "v is corrected once: correct the mean in its denominator as well",
+        "late-correction": "this is step 3: the exponent counts the present step",
+        "kept-corrected": "the state holds the moments before the correction",
+        "no-middle": "the product of two means has the unit of the fourth power: divide by the mean of a",
+        "no-root": "divide by the root of v",
+        "no-clip": "an update is too large: its root mean square may be 1 at most",
+        "always-clip": "an update that is shorter than 1 stays as it is",
+        "clip-norm": "the root of the mean square, not the norm, may be 1 at most",
+        "absolute": "the step is relative to the size of the weights",
+        "no-floor": "weights of 0 move as if their size were 0.001",
+        "one-stack": "each matrix of a stack is clipped by itself",
+        "mutates": "you changed your argument",
+    },
+    "repair": {
+        "untouched": "two faults or three are left: tokens of short pieces weigh more, and what is clipped is scaled",
+        "means-left": "a fault is left: tokens of short pieces weigh more",
+        "clip-left": "a fault is left: the norm of the scaled gradient is compared with the limit",
+        "last-left": "and you step along it",
+        "means-clip": "two faults or three are left: tokens of short pieces weigh more, and what is clipped is scaled",
+        "means-last": "a fault is left: tokens of short pieces weigh more",
+        "clip-last": "a fault is left: the norm of the scaled gradient is compared with the limit",
+        "sum": "the loss is a mean over the tokens that count",
+        "positions": "targets of -100 do not count",
+        "scaled": "the step has to be divided by the scale",
+        "unlimited": "the gradient has to be clipped",
+        "always": "a short gradient stays as it is",
+        "no-halving": "halve it",
+        "any-finite": "and you step along it",
+        "mutates": "you changed your argument",
+    },
+    "jump": {
+        "uncorrected": "the second moment is corrected for its start",
+        "long-past": "40 steps are not an infinite past",
+        "not-squared": "the second moment is a mean of squares",
+        "no-past": "the small gradients before the jump count as well",
+        "rounded-down": "n is a whole number, at which the share is reached",
+        "one-late": "step s + n, so the first large gradient has n = 1",
+        "root-decays": "the square decays with beta2, not the root",
+        "negative": "n is not negative",
+        "measured-uncorrected": "the second moment is corrected for its start",
+        "from-start": "n counts from step s",
+        "after-jump": "the share may be reached at step s, with n = 0",
+        "never-last": "what does not happen is -1",
+        "any-time": "only the steps after s count",
+        "signed": "its magnitude, not its value",
+        "first-uncorrected": "the first moment is corrected as well",
+    },
+    "paths": {
+        "no-scale": "what is kept is divided by the probability of being kept",
+        "inverse": "divide by the probability of being kept, do not multiply",
+        "same-chance": "the probability grows with the depth",
+        "from-zero": "the first of L layers is dropped with probability p / L",
+        "dropped-kept": "True means kept",
+        "scaled-path": "the residual path is not enlarged",
+        "all-read-x": "a layer reads what the layer before has written",
+        "no-scale-back": "on the way back a kept branch is enlarged as well",
+        "scale-behind": "the factor belongs to what enters the layer's vjp",
+        "no-path": "the residual path carries the gradient too",
+        "dropped-lost": "a dropped sequence passes its gradient on, unchanged",
+        "forwards": "the way back goes from the last layer to the first",
+        "computes-all": "was given 4 sequences",
+        "mutates": "you changed your argument",
+        "mutates-cotangent": "you changed your argument",
+    },
+    "halves": {
+        "truncated": "high is rounded, not cut off",
+        "to-even": "a tie goes to the bfloat16 further from 0; yours go to the even one",
+        "clipped": "a tie goes to the bfloat16 further from 0; yours go to the even one",
+        "ties-inwards": "a tie goes to the bfloat16 further from 0; yours go to the nearer one",
+        "remainder": "bits, not a number",
+        "wrong-sign": "the bits of w are those of high, shifted, plus low",
+        "no-remainder": "the lower bits are lost",
+        "half": "it is a bfloat16",
+        "wide": "it is an int16",
+        "forgets-low": "the lower halves take part in the sum",
+        "unsigned": "the lower halves have a sign",
+        "sum-of-floats": "add in float32",
+        "low-left": "the lower halves change as well",
+        "step-truncates": "high is rounded, not cut off",
+        "mutates": "you changed your argument",
+    },
+    "must": {
+        "plain": "each of the two beams has its own width; you share one",
+        "twice-plain": "the two beams are kept apart; yours compete for the places",
+        "any-end": "only a sequence that contains the token is complete",
+        "start-counts": "the start symbol is no token of the sequence",
+        "only-last": "a prefix that contained the token once contains it for good",
+        "once": "the token may come more than once",
+        "first": "the first complete sequence need not be the best",
+        "limit-late": "the end is one of the tokens that are limited",
+        "worst": "keep the most probable prefixes",
+        "mean": "look for the largest sum of logarithms, not their mean",
+        "ends-go-on": "nothing follows the end",
+        "narrow": "each beam keeps width prefixes, not half of that",
+        "with-start": "leave out the start symbol",
+        "never-stops": "no open prefix has more",
+        "row-by-row": "asked once for each length",
+    },
+    "ranks": {
+        "divided": "each tensor is cut by itself",
+        "floor": "what does not divide is padded",
+        "all-shared": "not everything is shared out at every stage",
+        "no-master": "four bytes are missing: there are an original and two moments, of four bytes each",
+        "late-original": "the originals are shared out with the moments",
+        "stages-swapped": "the copies are shared out at stage 3",
+        "wide-gradient": "gradients have 16 bits",
+        "k-messages": "a device sends nothing to itself",
+        "one-way": "at stages 0 and 1 something is gathered, too",
+        "no-m": "from stage 2 on every micro-batch sends",
+        "always-m": "at stages 0 and 1 gradients travel once in a step",
+        "gathered-each": "at stage 2 the copies are gathered once in a step",
+        "one-gather": "at stage 3 the copies are gathered twice for a micro-batch",
+        "elements": "an entry has two bytes",
+        "whole": "a message is a piece, not a tensor",
+    },
+}

@@ -275,6 +275,11 @@ def check(mode: str, processes: int, *, batch=None, heads=None, width=None, laye
         )
     if mode == "pipeline" and (micro < 1 or batch % micro):
         raise ValueError(f"a batch of {batch} does not fall into {micro} micro-batches: take a divisor of {batch}")
+    if mode == "pipeline" and micro < processes:
+        raise ValueError(
+            f"micro is {micro}, and one forward, one backward needs a micro-batch for each of {processes} stages: take "
+            f"{processes} or more, or fewer processes"
+        )
 
 
 def splittable(options: dict) -> dict:
@@ -336,7 +341,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--timeout", type=float, default=120, help="seconds that a process waits for another")
     command.add_argument("--report", type=Path, help="a JSON file for the records")
     for name, value in DEFAULTS.items():
-        command.add_argument(f"--{name}", type=int, default=value)
+        command.add_argument(f"--{name}", type=int, default=value, help=f"{value} if not given")
     command.add_argument("--untied", action="store_true", help="a head of its own instead of the word vectors")
     command.add_argument("--kill", type=int, metavar="RANK", help="kill this process in mid-run, to see what follows")
     command.add_argument("--stall", type=int, metavar="RANK", help="let this process sleep in mid-run")
@@ -401,7 +406,7 @@ def _explain(failures: dict, timeout: float | int) -> str:
     said = failure.message["message"] if isinstance(failure.message, dict) else failure.message
     if failure.exitcode < 0:
         how = f"was killed by {signal.Signals(-failure.exitcode).name}"
-    elif "Timed out" in said:
+    elif any(words in said.lower() for words in ("timed out", "wait timeout")):
         how = f"waited {timeout:g} s for another that did not come (more patience: --timeout)"
     else:
         how = f"failed: {said.strip().splitlines()[0]}"
@@ -474,7 +479,9 @@ def _join(options, device: str, r: int) -> int:
         if options.stall == r:
             time.sleep(3600)
         sizes = {name: getattr(options, name) for name in DEFAULTS}
-        records = work(options.modes, device=device, dtype=options.dtype, untied=options.untied, **sizes)
+        records = work(
+            options.modes, device=device, dtype=options.dtype, untied=options.untied, timeout=options.timeout, **sizes
+        )
     finally:
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()

@@ -102,7 +102,7 @@ def multi_head_attention(
     _require.keys_or_cache(K, V, cache)
     g = _require.head_sizes(params, heads, key_heads)
     if cache is not None:
-        return _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias), no_vjp
+        return _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias, drop_weights), no_vjp
     _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
     inputs, counts = dict(zip(INPUTS, (Q, K, V), strict=True)), {"query": heads, "key": g, "value": g}
     projected, vjps = {}, {}
@@ -131,7 +131,7 @@ def multi_head_attention(
     return O, vjp
 
 
-def _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias):
+def _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias, drop_weights):
     """`multi_head_attention` of new rows to all rows so far; their keys and values are computed once, and kept."""
 
     def project(X, name, count, turn=None):
@@ -142,7 +142,8 @@ def _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias):
     q = project(Q, "query", heads, rotate)
     k, v = cache.kept if K is None else cache.append(project(K, "key", g, rotate), project(V, "value", g))
     k, v = share_heads(k, heads // g), share_heads(v, heads // g)
-    return affine(merge_heads(attention_fused(q, k, v, mask, bias=bias)[0]), params["output"])[0]
+    attend = attention_fused if drop_weights is None else partial(attention, drop=drop_weights)
+    return affine(merge_heads(attend(q, k, v, mask, bias=bias)[0]), params["output"])[0]
 
 
 def _stay(X):

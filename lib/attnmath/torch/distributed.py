@@ -5,6 +5,7 @@ starts them. They use the group's backend: gloo on CPUs, nccl on GPUs.
 """
 
 import copy
+from datetime import timedelta
 from functools import partial
 
 import torch
@@ -276,7 +277,12 @@ class RecordedStage(PipelineStage):
 
 
 def pipeline_gradient(
-    model: DecoderOnly, inputs: torch.Tensor, targets: torch.Tensor, micro: int, schedule: str = "gpipe"
+    model: DecoderOnly,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
+    micro: int,
+    schedule: str = "gpipe",
+    timeout: float | None = None,
 ) -> tuple[float, dict, Traffic, list]:
     """Each process has some layers; the batch passes in micro-batches.
 
@@ -284,8 +290,9 @@ def pipeline_gradient(
     ----------
     model : the same on all processes.
     inputs, targets : (b, n) the whole batch; ``PAD`` is not counted.
-    micro : how many micro-batches, a divisor of b.
+    micro : how many micro-batches, a divisor of b, and not fewer than the processes.
     schedule : ``"gpipe"`` (all forward, then all backward) or ``"1f1b"`` (one forward, one backward, in turn).
+    timeout : seconds that the ends wait for each other; None is PyTorch's own, half an hour.
 
     Returns
     -------
@@ -301,8 +308,9 @@ def pipeline_gradient(
     stage = RecordedStage(part, r, N, inputs.device, piece if r == 0 else hidden, end if r == N - 1 else hidden)
     stage.order, total = [], (targets != PAD).sum()
     runner = SCHEDULES[schedule](stage, micro, loss_fn=lambda Z, T: loss_sum(Z, T) / total, scale_grads=False)
-    # both ends have the word vectors of a tied model; the group is made by all processes
-    tied = dist.new_group([0, N - 1]) if N > 1 and not hasattr(model, "head") else None
+    # both ends have the word vectors of a tied model; the group is made by all processes, and inherits no timeout
+    patience = None if timeout is None else timedelta(seconds=timeout)
+    tied = dist.new_group([0, N - 1], timeout=patience) if N > 1 and not hasattr(model, "head") else None
     for _ in range(2):  # the first step also agrees on shapes; the second is the one that is counted
         stage.order.clear()
         part.zero_grad()
@@ -334,6 +342,7 @@ def work(
     vocabulary: int,
     seed: int,
     untied: bool = False,
+    timeout: float | None = None,
 ) -> list[dict]:
     """Compute the gradient of one model in each mode, compare it with that of one process, and count what was sent.
 
@@ -368,8 +377,8 @@ def work(
         "data, ring": lambda: data_parallel_gradient(model, inputs, targets, ring=True),
         "data, unweighted": lambda: data_parallel_gradient(model, inputs, targets, weighted=False),
         "tensor": lambda: tensor_parallel_gradient(model, inputs, targets),
-        "pipeline, gpipe": lambda: pipeline_gradient(model, inputs, targets, micro, "gpipe"),
-        "pipeline, 1f1b": lambda: pipeline_gradient(model, inputs, targets, micro, "1f1b"),
+        "pipeline, gpipe": lambda: pipeline_gradient(model, inputs, targets, micro, "gpipe", timeout),
+        "pipeline, 1f1b": lambda: pipeline_gradient(model, inputs, targets, micro, "1f1b", timeout),
     }
     records = []
     for name, run in runs.items():

@@ -46,7 +46,8 @@ def random_dropout(p: float, rng: Generator) -> Callable:
     """Dropout that draws a new mask at every call: for the options ``drop`` and ``drop_weights`` of a layer.
 
     Parameters and errors as in `attnmath.numpy.dropout.random_dropout`; the result is ``drop(X) -> Y``.
-    ``torch.nn.Dropout`` serves as well, and follows ``train()`` and ``eval()``.
+    ``torch.nn.Dropout`` serves as well, and follows ``train()`` and ``eval()``. Under ``torch.utils.checkpoint``, which
+    restores the default generators only, pass ``torch.default_generator``.
 
     Examples
     --------
