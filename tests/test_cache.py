@@ -97,6 +97,19 @@ def test_a_beam_goes_on_with_its_parents(world, rng):
     compare(step[:, 0], value(call(constant(world, chosen)))[:, -1], name="the step after the choice")
 
 
+@WORLDS
+def test_a_record_holds_the_weights_of_the_new_rows(world, rng):
+    params, ids = constant(world, language_model(rng, "pre-norm")), constant(world, rng.integers(0, TOKENS, (BATCH, 6)))
+    call = partial(world.decoder_only, params=params, heads=HEADS, distance=9, norm_first=True)
+    whole, cache, step = {}, {}, {}
+    call(ids, record=whole)
+    call(ids[:, :5], cache=cache)
+    call(ids[:, 5:], cache=cache, record=step)
+    for layer in ("0", "1"):
+        weights, row = (X["layers"][layer]["attention"]["weights"] for X in (whole, step))
+        compare(row, weights[..., 5:, :], name="the last row of the weights")
+
+
 def test_work_per_token_is_constant_besides_attention(rng):
     """Each further key costs its two products with the query, and nothing else grows.
 

@@ -101,17 +101,17 @@ def multi_head_attention(
     """
     _require.keys_or_cache(K, V, cache)
     g = _require.head_sizes(params, heads, key_heads)
-    if cache is not None:
-        return _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias, drop_weights), no_vjp
-    _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
-    inputs, counts = dict(zip(INPUTS, (Q, K, V), strict=True)), {"query": heads, "key": g, "value": g}
-    projected, vjps = {}, {}
+    projected, vjps, counts = {}, {}, {"query": heads, "key": g, "value": g}
     turn = {"query": rotate or _stay, "key": rotate or _stay, "value": _stay}
-    for name, X in inputs.items():
-        Y, vjps[name] = affine(X, params[name])
-        Y, turn[name] = turn[name](split_heads(Y, counts[name]))
-        projected[name] = share_heads(Y, heads // counts[name])
-    q, k, v = projected.values()
+    if cache is not None:
+        q, k, v = _with_cache(Q, K, V, params, heads, g, cache, rotate)
+    else:
+        _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
+        for name, X in zip(INPUTS, (Q, K, V), strict=True):
+            Y, vjps[name] = affine(X, params[name])
+            Y, turn[name] = turn[name](split_heads(Y, counts[name]))
+            projected[name] = share_heads(Y, heads // counts[name])
+        q, k, v = projected.values()
     if record is not None:
         record["weights"], _ = attention_weights(q, k, mask, bias=bias, empty_rows=empty_rows)
     attend = attention_fused if drop_weights is None else partial(attention, drop=drop_weights)
@@ -128,11 +128,11 @@ def multi_head_attention(
             dinputs.append(dX)
         return *dinputs, dparams, *dheads[3:]
 
-    return O, vjp
+    return O, vjp if cache is None else no_vjp
 
 
-def _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias, drop_weights):
-    """`multi_head_attention` of new rows to all rows so far; their keys and values are computed once, and kept."""
+def _with_cache(Q, K, V, params, heads, g, cache, rotate):
+    """Queries of the new rows, keys and values of all rows so far: each row's are computed once, and kept."""
 
     def project(X, name, count, turn=None):
         Y = split_heads(affine(X, params[name])[0], count)
@@ -141,9 +141,7 @@ def _cached(Q, K, V, params, heads, g, mask, cache, rotate, bias, drop_weights):
     start = cache.length
     q = project(Q, "query", heads, rotate)
     k, v = cache.kept if K is None else cache.append(project(K, "key", g, rotate), project(V, "value", g))
-    k, v = share_heads(k, heads // g), share_heads(v, heads // g)
-    attend = attention_fused if drop_weights is None else partial(attention, drop=drop_weights)
-    return affine(merge_heads(attend(q, k, v, mask, bias=bias)[0]), params["output"])[0]
+    return q, share_heads(k, heads // g), share_heads(v, heads // g)
 
 
 def _stay(X):
