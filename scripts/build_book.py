@@ -14,7 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "_build" / ".jupyter_cache"
-CELL_TIMEOUT = 300  # seconds; a whole notebook should stay below 20; on a busy machine a cell that trains may take minutes
+CELL_TIMEOUT = (
+    300  # seconds; a whole notebook should stay below 20; on a busy machine a cell that trains may take minutes
+)
 
 
 def fill_cache(jobs: int) -> list[str]:
