@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "chapters").rglob("*.ipynb"))
 LONGEST = 12  # lines of a function in a notebook; what is longer belongs into the library
+EXPERIMENT = 30  # unless the cell's metadata "experiment" says which loop of training or measuring is read there, whole
 
 
 def name(path):
@@ -49,10 +50,11 @@ def complaints(notebook):
                     if later.count("assert ") + later.count("check.compare") == 0:
                         said.append(f"cell {number}: a figure, and nothing asserted in the notebook")
         source = re.sub(r"^[%!].*$", "", cell.source, flags=re.M)
+        longest = EXPERIMENT if len(cell.metadata.get("experiment", "")) > 20 else LONGEST
         for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno + 1 > LONGEST:
+            if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno + 1 > longest:
                 said.append(
-                    f"cell {number}: {node.name} has more than {LONGEST} lines; the library is the place for it"
+                    f"cell {number}: {node.name} has more than {longest} lines; the library is the place for it"
                 )
     return said
 
@@ -99,6 +101,13 @@ STDERR = nbformat.v4.new_output("stream", name="stderr", text="!")
         (lambda nb, cell: cell.outputs.extend([STDOUT, STDOUT]), "in pieces"),
         (lambda nb, cell: cell.outputs.append(PICTURE), "without alt text"),
         (lambda nb, cell: cell.update(source="def f():\n" + "    x = 1\n" * 12), "more than 12 lines"),
+        (
+            lambda nb, cell: (
+                cell.update(source="def f():\n" + "    x = 1\n" * 30),
+                cell.metadata.update(experiment="the loop that is measured"),
+            ),
+            "more than 30 lines",
+        ),
     ],
 )
 def test_a_planted_fault_is_seen(fault, said):
