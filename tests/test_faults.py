@@ -88,7 +88,7 @@ FAULTS = [
     ("numpy/bert.py", "- Y * (Y * dY).sum(-1, keepdims=True)", "", "unit_norm"),
     ("numpy/recurrent.py", "dh = dA[..., t, :] @ U.T", "dh = dA[..., t, :] @ U", "rnn"),
     ("torch/attention.py", "~torch.as_tensor(mask, device=S.device)", "torch.as_tensor(mask, device=S.device)", "attention"),
-    ("torch/layers.py", "gain, bias, eps)  # eq", "gain, bias)  # eq", "layer_norm"),
+    ("torch/layers.py", "gain, bias, eps)  # eq", "gain, None, eps)  # eq", "layer_norm"),
     ("torch/bert.py", "mask.to(H.dtype) / mask.sum", "mask / mask.sum", "mean_pool"),
     ("numpy/positions.py", "(X[..., ::2], X[..., 1::2])", "(X[..., : half], X[..., half:])", "rotary"),
     ("numpy/positions.py", "if pairing == \"half\" else (X", "if pairing != \"half\" else (X", "rotary"),
