@@ -72,7 +72,7 @@ FAULTS = [
     ("numpy/attention.py", "sum_to(dS, bias.shape)", "dS.reshape(-1, *dS.shape[-2:])[0].reshape(bias.shape)", "attention_weights"),
     ("numpy/multihead.py", "dhead = turn[name](unshare", "dhead = (unshare", "multi_head_attention"),
     ("numpy/multihead.py", "dbias[0][_head(bias, i)] += dheads[3]", "dbias[0][_head(bias, i)] = dheads[2].sum()", "multi_head_sum"),
-    ("torch/multihead.py", "q, k = rotate(q), rotate(k)", "q, k = rotate(q), k", "multi_head_attention"),
+    ("torch/multihead.py", "rotate(q), k if K is None else rotate(k)", "rotate(q), k", "multi_head_attention"),
     ("torch/attention.py", "bias.expand(shape).masked_fill(~allowed, -torch.inf)", "bias.expand(shape)", "attention_fused"),
     ("numpy/decoder.py", "return dQ, dparams, dK + dV", "return dQ, dparams, dV", "decoder_layer"),
     ("numpy/decoder.py", "None if memory is None else sum(dmemories)", "None if memory is None else dmemories[-1]", "decoder"),
