@@ -1,0 +1,155 @@
+"""What is to be run for one submission: the instructor's cells, the student's answers between them, and the limits.
+
+Tests and given cells come from the instructor's notebook alone. Of the submission only answers and own cells are
+used, so deleted, doubled, edited or re-tagged cells change nothing.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+
+import nbformat
+
+from .notebook import Answers
+
+__all__ = ["ANSWER", "GIVEN", "OWN", "TEST", "Job", "JobError", "RunLimits", "Step", "plan"]
+
+GIVEN, ANSWER, OWN, TEST = "given", "answer", "own", "test"
+SPLIT, SANDBOXED = "split", "sandboxed"
+
+
+class JobError(ValueError):
+    """The instructor's notebook cannot be graded as it is; the text names the cell and the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """How long and how much.
+
+    Parameters
+    ----------
+    cell_s : seconds for one cell, and for one test with all that it asks of the student's code.
+    total_s : seconds for a submission.
+    output : characters of printed text that are kept of one cell or test.
+    restarts : how often the student's process is started anew after it was lost.
+    """
+
+    cell_s: float = 20.0
+    total_s: float = 120.0
+    output: int = 20_000
+    restarts: int = 8
+
+    def __post_init__(self):
+        for name in ("cell_s", "total_s", "output", "restarts"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+                raise JobError(f"the limit {name} is {value!r}; it must be a positive number")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One cell.
+
+    Parameters
+    ----------
+    kind : given (runs on both sides), answer or own (the student's side alone), test (the trusted side).
+    name : its grade_id; for an own cell the cell that it follows; may be empty.
+    source : code.
+    points : what a test earns.
+    run : split or sandboxed; tests only.
+    needs : names of the tests without which a sandboxed one counts nothing.
+    hidden : whether the released version shows less of this test.
+    """
+
+    kind: str
+    name: str
+    source: str
+    points: float = 0.0
+    run: str = SPLIT
+    needs: tuple = ()
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that the grading process needs; plain values only."""
+
+    steps: tuple
+    limits: RunLimits = field(default_factory=RunLimits)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        tree = json.loads(text)
+        steps = tuple(Step(**step | {"needs": tuple(step["needs"])}) for step in tree["steps"])
+        return cls(steps, RunLimits(**tree["limits"]))
+
+    @property
+    def points(self) -> dict:
+        """{test: points}, in order."""
+        return {step.name: step.points for step in self.steps if step.kind == TEST}
+
+
+def kind_of(cell) -> str | None:
+    """given, answer or test for an instructor's code cell; None for text and for answers that a person marks."""
+    flags = cell.get("metadata", {}).get("nbgrader", {})
+    if cell.cell_type != "code":
+        return None
+    if flags.get("solution"):
+        return ANSWER
+    return TEST if flags.get("grade") else GIVEN
+
+
+def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | None = None) -> Job:
+    """Make the job of one submission.
+
+    Parameters
+    ----------
+    template : the instructor's source notebook, hidden tests included.
+    answers : what `nbreferee.notebook.answers` found in the submission.
+    limits : seconds and sizes.
+
+    Raises
+    ------
+    JobError : a test's points or metadata make no sense.
+    """
+    own = {}
+    for cell in answers.own:
+        own.setdefault((cell.place, cell.before), []).append(Step(OWN, cell.place or "", cell.source))
+    steps, tests = list(own.get((None, False), [])), set()
+    for cell in template.cells:
+        flags = cell.get("metadata", {}).get("nbgrader", {})
+        name, kind = flags.get("grade_id", ""), kind_of(cell)
+        steps += own.get((name, True), []) if name else []
+        if kind == ANSWER:
+            text = answers.cells.get(name)
+            if text is not None:
+                steps.append(Step(ANSWER, name, text))
+        elif kind == GIVEN:
+            steps.append(Step(GIVEN, name, cell.source))
+        elif kind == TEST:
+            steps.append(_test(cell, name, flags, tests))
+            tests.add(name)
+        steps += own.get((name, False), []) if name else []
+    return Job(tuple(steps), limits or RunLimits())
+
+
+def _test(cell, name, flags, before):
+    if not name:
+        raise JobError("a test cell has no grade_id; give it one in nbgrader's panel")
+    if name in before:
+        raise JobError(f"two test cells are called {name}; rename one")
+    points = flags.get("points")
+    if isinstance(points, bool) or not isinstance(points, int | float) or not math.isfinite(points) or points < 0:
+        raise JobError(f"{name} is worth {points!r} points; give it a number, 0 or more")
+    ours = cell.metadata.get("nbreferee", {})
+    run = ours.get("run", SPLIT)
+    if run not in (SPLIT, SANDBOXED):
+        raise JobError(f"{name} is to be run {run!r}; say split or sandboxed")
+    needs = tuple(ours.get("needs", ()))
+    if run == SPLIT and needs:
+        raise JobError(f"{name} runs split and needs {', '.join(needs)}; only a sandboxed test needs others")
+    hidden = "### BEGIN HIDDEN TESTS" in cell.source
+    return Step(TEST, name, cell.source, float(points), run, needs, hidden)

@@ -1,0 +1,136 @@
+"""What came out: one `Result` per submission, of plain values; as JSON, every field is checked when it is read."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+
+__all__ = ["CELL_STATES", "MARKED", "TEST_STATES", "Call", "CellResult", "Result", "ResultError", "TestResult"]
+
+TEST_STATES = {
+    "passed": "passed",
+    "failed": "the answer is wrong, or it raised an error",
+    "unanswered": "nothing was written into the answer",
+    "crashed": "the student's process ended while this test was asking",
+    "timeout": "the time was over",
+    "memory": "the memory was used up",
+    "invalid": "the answer returned something that a test cannot judge",
+    "withheld": "a test that must pass first did not",
+    "broken": "the test itself is at fault: it fails in the instructor's own code",
+}
+CELL_STATES = ("ran", "failed", "crashed", "timeout", "memory", "skipped")
+MARKED = frozenset(TEST_STATES) - {"broken"}  # a broken test gives no mark and wants the instructor's eye
+
+
+class ResultError(ValueError):
+    """What was to be read is no result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A question to the student's code: what was called (``double(3)``), what came back (``7``, ``ValueError: …``)."""
+
+    what: str
+    came: str
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """How one of the student's cells (an answer or an own one) ran, the last time it was run.
+
+    ``error`` is ``ValueError: …`` or a sentence, ``trace`` the student's own lines, ``output`` what was printed.
+    """
+
+    name: str
+    kind: str
+    state: str
+    error: str = ""
+    trace: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """The verdict of one test.
+
+    Parameters
+    ----------
+    name : grade_id.
+    state : a key of TEST_STATES.
+    points, worth : earned and possible.
+    message : why it did not pass, for the student.
+    mistake : the known mistake that the answer resembles, or nothing.
+    trace : the student's own lines that raised.
+    calls : the last questions asked before the verdict.
+    output : what was printed meanwhile.
+    sandboxed : whether the verdict was computed in the student's own process.
+    seconds : wall time.
+    """
+
+    __test__ = False  # not for pytest
+    name: str
+    state: str
+    points: float
+    worth: float
+    message: str = ""
+    mistake: str = ""
+    trace: str = ""
+    calls: tuple = ()
+    output: str = ""
+    sandboxed: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All of one submission."""
+
+    tests: tuple
+    cells: tuple = ()
+    seconds: float = 0.0
+
+    @property
+    def points(self) -> float:
+        return sum(test.points for test in self.tests)
+
+    @property
+    def by_test(self) -> dict:
+        return {test.name: test for test in self.tests}
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Result":
+        """Read a result; every field has the right type, and points lie between 0 and what the test is worth.
+
+        Raises
+        ------
+        ResultError : it does not.
+        """
+        try:
+            tree = json.loads(text)
+            tests = tuple(_build(TestResult, test | {"calls": _calls(test)}) for test in tree["tests"])
+            cells = tuple(_build(CellResult, cell) for cell in tree["cells"])
+            result = cls(tests, cells, tree["seconds"])
+        except (TypeError, KeyError, ValueError, AttributeError, RecursionError) as error:
+            raise ResultError(f"no result: {error}") from None
+        for test in tests:
+            if test.state not in TEST_STATES or not 0 <= test.points <= test.worth < math.inf:
+                raise ResultError(f"no result: test {test.name!r} is {test.state!r} with {test.points!r} points")
+        if any(cell.state not in CELL_STATES for cell in cells) or len(result.by_test) != len(tests):
+            raise ResultError("no result: a cell in an unknown state, or one test twice")
+        return result
+
+
+def _calls(test):
+    return tuple(_build(Call, call) for call in test["calls"])
+
+
+def _build(kind, tree):
+    made = kind(**tree)
+    for name, expected in kind.__annotations__.items():
+        value = getattr(made, name)
+        allowed = (int, float) if expected is float else expected
+        if not isinstance(value, allowed) or (expected is not bool and isinstance(value, bool)):
+            raise TypeError(f"{kind.__name__}.{name} is {value!r}")
+    return made
