@@ -20,6 +20,10 @@ def main() -> None:
     # Packages of the accelerator build of torch differ from platform to platform: torch itself asks for its own.
     lines = [line for line in frozen.splitlines() if not line.startswith(("nvidia-", "cuda-", "triton"))]
     lines = [line.split("+")[0] if line.startswith("torch==") else line for line in lines]
+    # What is asked for on some systems only keeps its marker: freezing forgets it.
+    asked = [line.partition(";") for line in (ROOT / "requirements.in").read_text().splitlines()]
+    markers = {name.strip(): f"; {marker.strip()}" for name, _, marker in asked if marker}
+    lines = [line + markers.get(line.split("==")[0], "") for line in lines]
     (ROOT / "requirements.txt").write_text(HEAD + "\n".join([*lines, "-e ./"]) + "\n")
     print(f"requirements.txt: {len(lines)} packages. Now: make test")
 

@@ -6,6 +6,7 @@ used, so deleted, doubled, edited or re-tagged cells change nothing.
 
 import json
 import math
+import symtable
 from dataclasses import asdict, dataclass, field
 
 import nbformat
@@ -59,6 +60,9 @@ class Step:
     run : split or sandboxed; tests only.
     needs : names of the tests without which a sandboxed one counts nothing.
     hidden : whether the released version shows less of this test.
+    asks : names that an answer is asked for: those that the instructor's own solution binds, and those that the
+        cell's metadata list under ``asks``. Tests take them from the student, every other name that is defined on the
+        trusted side from there.
     """
 
     kind: str
@@ -68,6 +72,7 @@ class Step:
     run: str = SPLIT
     needs: tuple = ()
     hidden: bool = False
+    asks: tuple = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> "Job":
         tree = json.loads(text)
-        steps = tuple(Step(**step | {"needs": tuple(step["needs"])}) for step in tree["steps"])
+        steps = tuple(Step(**step | {k: tuple(step[k]) for k in ("needs", "asks")}) for step in tree["steps"])
         return cls(steps, RunLimits(**tree["limits"]))
 
     @property
@@ -100,6 +105,16 @@ def kind_of(cell) -> str | None:
     if flags.get("solution"):
         return ANSWER
     return TEST if flags.get("grade") else GIVEN
+
+
+def bound(source: str) -> tuple:
+    """The names that a cell binds at its top level; magics are skipped, and a cell that is no Python binds none."""
+    lines = ("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
+    try:
+        table = symtable.symtable("\n".join(lines), "cell", "exec")
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported())
 
 
 def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | None = None) -> Job:
@@ -124,9 +139,8 @@ def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | 
         name, kind = flags.get("grade_id", ""), kind_of(cell)
         steps += own.get((name, True), []) if name else []
         if kind == ANSWER:
-            text = answers.cells.get(name)
-            if text is not None:
-                steps.append(Step(ANSWER, name, text))
+            asks = tuple(dict.fromkeys([*bound(cell.source), *cell.metadata.get("nbreferee", {}).get("asks", ())]))
+            steps.append(Step(ANSWER, name, answers.cells.get(name) or "", asks=asks))
         elif kind == GIVEN:
             steps.append(Step(GIVEN, name, cell.source))
         elif kind == TEST:

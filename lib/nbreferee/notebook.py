@@ -467,7 +467,7 @@ def _same(a, b):
     return [line.rstrip() for line in a.strip().splitlines()] == [line.rstrip() for line in b.strip().splitlines()]
 
 
-def _released(source, stub):
+def released_text(source, stub):
     """What `nbgrader generate_assignment` makes of a cell: solutions replaced by the stub, hidden tests gone."""
     out, skip = [], False
     for line in source.split("\n"):
@@ -592,7 +592,7 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
     def stub_of(name):
         return code_stub if given[name].cell_type == "code" else text_stub
 
-    released = {name: _released(cell.source, stub_of(name)).strip() for name, cell in given.items()}
+    released = {name: released_text(cell.source, stub_of(name)).strip() for name, cell in given.items()}
     rest = {}  # what stands in copies of given cells besides what was handed out
     for name, cell in given.items():
         if name in solutions:
