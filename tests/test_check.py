@@ -1,12 +1,14 @@
 """The helpers that check everything else are checked first: each must fail where it should."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 
 import attnmath.numpy as an
 from attnmath import count, viz
-from attnmath.check import check_vjp, compare
+from attnmath.check import Mismatch, check_vjp, compare
 
 A = np.arange(6.0).reshape(2, 3) + 1
 
@@ -57,8 +59,54 @@ def test_compare_names_a_known_mistake():
     S = np.log(A)
     wrong = np.exp(S) / np.exp(S).sum(0)
     sentence = "your weights sum to 1 over the queries, axis -2; normalise over the keys"
-    with pytest.raises(AssertionError, match=sentence):
-        compare(wrong, an.softmax(S)[0], mistakes={sentence: wrong})
+    with pytest.raises(AssertionError, match=f"^P: {sentence}$") as raised:
+        compare(wrong, an.softmax(S)[0], name="P", mistakes={"the sign is wrong": -wrong, sentence: wrong})
+    assert type(raised.value) is Mismatch and raised.value.name == "P" and raised.value.mistake == sentence
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.name, again.mistake) == (f"P: {sentence}", "P", sentence)
+
+
+def test_an_unknown_mistake_has_no_sentence():
+    with pytest.raises(Mismatch, match="every entry is 3 times") as raised:
+        compare(3 * A, A, name="scores", mistakes={"the sign is wrong": -A})
+    assert raised.value.mistake == "" and raised.value.name == "scores"
+
+
+class Opaque:
+    """As an object of another process: it has any plain attribute that is asked for, and refuses to be an array."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *args, **kwargs):
+        return self
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("the answer returned an object of type Window; return numbers, arrays or tensors")
+
+
+@pytest.mark.parametrize(
+    ("want", "message"),
+    [
+        (A, "O is not an array: the answer returned an object of type Window; return"),
+        (1.5, "O is not an array: the answer returned an object of type Window; return"),
+        (
+            (A, A),
+            r"O is no plain value \(the answer returned an object of type Window; .*; expected 2 values in a tuple",
+        ),
+        (
+            {"a": A},
+            r"O is no plain value \(the answer returned an object of type Window; .* a dict with the keys \['a'\]",
+        ),
+    ],
+)
+def test_compare_says_what_an_opaque_object_is(want, message):
+    with pytest.raises(Mismatch, match=message):
+        compare(Opaque(), want, name="O", mistakes={"nothing": 0 * A})
+    with pytest.raises(Mismatch, match=r"O\[0\] is not an array: the answer returned an object of type Window"):
+        compare((Opaque(), A), (A, A), name="O")
 
 
 def test_compare_refuses_a_mistake_that_is_right():

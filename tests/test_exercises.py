@@ -12,6 +12,11 @@ import pytest
 
 from battery import EXERCISES, catch, grade, points_of_tests
 from grading.course_root import Course, exercise_of, grade_id, points_by_exercise
+from nbreferee.job import bound
+
+ONE_PROCESS = re.compile(
+    r"\b(tracemalloc|\w*DispatchMode|inspect|gc|weakref|_getframe|grad_fn|saved_tensors|monkeypatch|setflags|globals)\b"
+)
 
 
 @pytest.fixture(scope="module", params=Course().sets())
@@ -120,6 +125,97 @@ def test_a_student_gets_questions_stubs_and_shown_tests(name, path, source, tmp_
             assert all(line.startswith("#") for line in text.strip().split("\n")), part
         else:
             assert text.strip() == cell.source.strip(), part
+
+
+def graded_tests(notebook):
+    """{grade id: test cell}, the automatically graded ones."""
+    found = {}
+    for cell in notebook.cells:
+        flags = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "code" and flags.get("grade") and not flags.get("solution"):
+            found[flags.grade_id] = cell
+    return found
+
+
+def undeclared(notebook):
+    """[what a test cell lacks that says how it is run]."""
+    tests, wrong = graded_tests(notebook), []
+    ways = {test: cell.metadata.get("nbreferee", {}).get("run") for test, cell in tests.items()}
+    answers = {}
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
+            answers.setdefault(exercise_of(grade_id(cell)), set()).update(bound(cell.source))
+    for number, (test, cell) in enumerate(tests.items()):
+        ours, asked = cell.metadata.get("nbreferee", {}), answers[exercise_of(test)]
+        if ways[test] == "split":
+            if set(ours) != {"run"}:
+                wrong.append(f"{test}: a split test says no more than that")
+            if alone := ONE_PROCESS.search(cell.source):
+                wrong.append(f"{test}: {alone.group()} makes sense in one process only")
+        elif ways[test] == "sandboxed":
+            used = {name for name in asked if re.search(rf"\b{name}\b", cell.source)}
+            same = [
+                other
+                for other in list(tests)[:number]
+                if exercise_of(other) == exercise_of(test)
+                and ways[other] == "split"
+                and any(re.search(rf"\b{name}\b", tests[other].source) for name in used)
+            ]
+            if not re.fullmatch(r"[A-Z].{20,}\.", ours.get("reason", "")):
+                wrong.append(f"{test}: the reason is no sentence")
+            if not used or not same or ours.get("needs") != same:
+                wrong.append(f"{test} needs {ours.get('needs')}; the split tests of {sorted(used)} are {same}")
+        else:
+            wrong.append(f"{test} does not say how it is run")
+    return wrong
+
+
+def test_every_test_cell_declares_how_it_is_run(source):
+    assert undeclared(source) == []
+    tests = graded_tests(source)
+    sandboxed = [test for test, cell in tests.items() if cell.metadata.nbreferee.run == "sandboxed"]
+    points = sum(tests[test].metadata.nbgrader.points for test in sandboxed)
+    assert points <= 10, f"{', '.join(sandboxed)} give {points} points for a verdict that can be forged"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda cell: cell.metadata.pop("nbreferee"), "does not say how it is run"),
+        (lambda cell: cell.metadata.nbreferee.update(run="anywhere"), "does not say how it is run"),
+        (lambda cell: cell.metadata.nbreferee.update(reason="because"), "the reason is no sentence"),
+        (lambda cell: cell.metadata.nbreferee.pop("needs"), "the split tests of"),
+        (lambda cell: cell.metadata.nbreferee.needs.pop(), "the split tests of"),
+        (lambda cell: cell.metadata.nbreferee.needs.append("distance_test-shown"), "the split tests of"),
+        (lambda cell: cell.metadata.update(nbreferee={"run": "split"}), "tracemalloc makes sense in one process only"),
+    ],
+)
+def test_a_test_cell_that_declares_it_wrongly_is_found(change, said):
+    notebook = nbformat.read(EXERCISES / "source" / "set2" / "set2.ipynb", 4)
+    change(graded_tests(notebook)["repair_test-hidden-memory"])
+    assert [said in problem for problem in undeclared(notebook)] == [True]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gc.collect()",
+        "with TorchDispatchMode():",
+        "inspect.getsource(f)",
+        "sys._getframe(1)",
+        "S.grad_fn",
+        "ctx.saved_tensors",
+        "monkeypatch.setattr",
+        "weakref.ref(x)",
+        "F.setflags(write=False)",
+        "globals()['f']",
+    ],
+)
+def test_a_split_test_may_not_look_inside(line):
+    notebook = nbformat.read(EXERCISES / "source" / "set2" / "set2.ipynb", 4)
+    graded_tests(notebook)["heads_test-hidden"].source += f"\n{line}"
+    problems = undeclared(notebook)
+    assert len(problems) == 1 and "heads_test-hidden" in problems[0] and "in one process only" in problems[0]
 
 
 def test_the_battery_is_large_enough(source, battery):

@@ -61,6 +61,17 @@ def leak(notebook, kind):
         cells["square_test"].metadata.nbgrader["points"] = 4
     elif kind == "ungraded code":
         notebook.cells.append(new_code_cell("x = 1", id="plain"))
+    elif kind == "a test that is run somehow":
+        del cells["square_test"].metadata["nbreferee"]
+    elif kind == "an unknown way":
+        cells["square_test"].metadata["nbreferee"] = {"run": "anywhere"}
+    elif kind == "no reason":
+        cells["double_test-hidden"].metadata["nbreferee"] = {"run": "sandboxed", "needs": ["double_test-shown"]}
+    elif kind == "needs nothing":
+        cells["square_test"].metadata["nbreferee"] = {"run": "sandboxed", "reason": "It counts bytes.", "needs": []}
+    elif kind == "needs itself":
+        ours = {"run": "sandboxed", "reason": "It counts bytes.", "needs": ["double_test-shown", "square_test"]}
+        cells["square_test"].metadata["nbreferee"] = ours
     return notebook
 
 
@@ -73,6 +84,11 @@ CAUGHT_BY = {
     "no points": "worth nothing",
     "points that do not add up": "states 1, its cells give 4",
     "ungraded code": "neither an answer",
+    "a test that is run somehow": "square_test does not say how it is run",
+    "an unknown way": "square_test does not say how it is run",
+    "no reason": "double_test-hidden is sandboxed without a reason",
+    "needs nothing": "square_test is sandboxed: name under needs",
+    "needs itself": "square_test is sandboxed: name under needs",
 }
 
 

@@ -25,7 +25,7 @@ def answer(name, source):
 
 
 def test(name, points, source):
-    return new_code_cell(source, metadata=_meta(name, grade=True, points=points))
+    return new_code_cell(source, metadata=_meta(name, grade=True, points=points) | {"nbreferee": {"run": "split"}})
 
 
 test.__test__ = False

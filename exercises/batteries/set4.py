@@ -421,16 +421,8 @@ def from_fused(weight, bias, heads, key_heads):
             pool(("X.reshape(-1, d)", "X.reshape(-1, *X.shape[-2:])[0]")),
         ),
         "all-pairs": (
-            "fits scores of all pairs of rows",
-            pool(
-                (
-                    "            gram = Q.T @ Q\n            G = G + gram\n"
-                    "            right = right + gram @ Wk[:, mine].T\n",
-                    "            S = Q @ (rows @ Wk[:, mine]).T\n"
-                    "            G = G + Q.T @ Q\n"
-                    "            right = right + Q.T @ S @ np.linalg.pinv(rows.T)\n",
-                )
-            ),
+            "the equal weights of the rows in a matrix of all pairs of rows",
+            pool(("gram = Q.T @ Q\n", "gram = Q.T @ np.eye(len(Q)) @ Q\n")),
         ),
     },
     "narrow": {
@@ -968,9 +960,9 @@ MESSAGE = {
         "up-to": "two heads were asked for",
     },
     "reverse": {
-        "keeps-all": "8 arrays from inside the four layers",
-        "keeps-states": "arrays from inside the four layers",
-        "keeps-input": "1 arrays from inside the four layers",
+        "keeps-all": "the backward pass called the 8 parts 0 times",
+        "keeps-states": "arrays from inside the 4 layers",
+        "keeps-input": "1 arrays from inside the 4 layers",
         "parallel": "g reads the new first half",
         "exchanged": "f and g are exchanged",
         "forward-order": "the last layer is the first on the way back",
@@ -982,7 +974,7 @@ MESSAGE = {
         "no-g": "nothing comes back through g",
         "f-first": "g was called last, so it is undone first",
         "runs-twice": "called the 8 parts 16 times",
-        "in-place": "after the backward pass (you changed them)",
+        "in-place": "of a second backward pass",
         "mutates": "you changed your argument",
     },
     "cost": {

@@ -331,6 +331,10 @@ WRONG = {
             "turns X in place",
             patches(("    Y = np.empty_like(X)\n", "    Y, a, b = X, a.copy(), b.copy()\n")),
         ),
+        "spoils-output": (
+            "writes the gradient over its own output",
+            patches(("        return dX, (dangles", "        Y[...] = dX\n        return dX, (dangles")),
+        ),
     },
     "smooth": {
         "natural": ("the natural logarithm", smooth((" / np.log(2), c - 1)", ", c - 1)"))),
@@ -855,6 +859,7 @@ MESSAGE = {
         "mean": "you took their mean",
         "per-sequence": "so add them up",
         "single": "in float32, base 100, positions up to 1e+06",
+        "spoils-output": "Y after vjp was called (you changed it)",
         "double": "keep the dtype of X",
         "mutates": "you changed your argument",
     },

@@ -447,6 +447,10 @@ WRONG = {
         ),
         "mutates": ("adds to X itself", paths(("Y, backs = X.copy(), []", "Y, backs = X, []"))),
         "mutates-cotangent": ("adds to the cotangent itself", paths(("dY.copy()", "dY"))),
+        "in-place": (
+            "divides what a layer returned in place",
+            paths(("Y[on] = Y[on] + F / chance", "F /= chance\n        Y[on] = Y[on] + F")),
+        ),
     },
     "halves": {
         "truncated": (
@@ -670,6 +674,7 @@ MESSAGE = {
         "computes-all": "was given 4 sequences",
         "mutates": "you changed your argument",
         "mutates-cotangent": "you changed your argument",
+        "in-place": "what a layer was given or has returned",
     },
     "halves": {
         "truncated": "high is rounded, not cut off",

@@ -11,6 +11,7 @@ from .trial import reference_answers, trial
 
 MARKERS = ("BEGIN SOLUTION", "END SOLUTION", "BEGIN HIDDEN TESTS", "END HIDDEN TESTS")
 GRADE_ID = re.compile(r"[a-z0-9-]+_[a-z0-9-]+")
+RUNS = ("split", "sandboxed")
 HEADING = re.compile(r"^#+ .*\((\d+) points?\)", re.M)
 
 
@@ -42,6 +43,26 @@ def secrets(notebook):
     return {line for line in secret if len(line) >= 8 and not line.startswith("import ")}
 
 
+def check_ways(notebook):
+    """[which test cells do not say how they are run, or say it wrongly]; `nbreferee` grades by these words."""
+    tests, wrong = {}, []
+    for cell in notebook.cells:
+        flags = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "code" and flags.get("grade") and not flags.get("solution"):
+            tests[flags.get("grade_id")] = cell.metadata.get("nbreferee", {})
+    for test, ours in tests.items():
+        if ours.get("run") not in RUNS:
+            cure = 'put {"nbreferee": {"run": "split"}} into its metadata'
+            wrong.append(f"{test} does not say how it is run: {cure}")
+        elif ours["run"] == "sandboxed":
+            needs = ours.get("needs") or []
+            if not str(ours.get("reason") or "").strip():
+                wrong.append(f"{test} is sandboxed without a reason: give one in its metadata, or make it split")
+            if not needs or any(tests.get(other, {}).get("run") != "split" for other in needs):
+                wrong.append(f"{test} is sandboxed: name under needs the split tests that must pass first")
+    return wrong
+
+
 def check_source(name, notebook):
     """[what is wrong with an instructor's notebook], without running it."""
     wrong, seen = [], set()
@@ -65,6 +86,7 @@ def check_source(name, notebook):
         seen.add(meta.get("grade_id"))
         if meta.get("grade") and not float(meta.get("points") or 0) > 0:
             wrong.append(f"{meta['grade_id']} is graded, but worth nothing")
+    wrong += check_ways(notebook)
     hidden, public = regions(notebook)
     for name, lines in hidden:
         telling = {line for line in lines if len(line) >= 12 and not line.startswith(("import ", "def "))}

@@ -11,6 +11,29 @@ import numpy as np
 from attnmath.tree import flatten, map_tree
 
 
+class Mismatch(AssertionError):
+    """A result that is not what it should be.
+
+    Parameters
+    ----------
+    message : what the person who made the result reads.
+    name : what the message calls the result.
+    mistake : the sentence of the known mistake that the result equals; empty if it equals none.
+
+    Examples
+    --------
+    >>> try:
+    ...     compare([3.0, 1.0], [1.0, 3.0], name="order", mistakes={"you sorted downwards": [3.0, 1.0]})
+    ... except AssertionError as error:
+    ...     print(error.name, error.mistake, error, sep=" | ")
+    order | you sorted downwards | order: you sorted downwards
+    """
+
+    def __init__(self, message: str, name: str = "", mistake: str = ""):
+        super().__init__(message)
+        self.name, self.mistake = name, mistake
+
+
 def compare(
     got,
     want,
@@ -34,9 +57,10 @@ def compare(
 
     Raises
     ------
-    AssertionError
-        With the first difference that explains itself: a known mistake, a missing value, structure, shape, ``nan``,
-        a constant factor, a transposition, or else the largest difference and where it stands.
+    Mismatch
+        An `AssertionError` with the first difference that explains itself: a known mistake (its sentence is also in
+        the field ``mistake``), a missing value, structure, shape, ``nan``, a constant factor, a transposition, or else
+        the largest difference and where it stands.
     ValueError
         If a mistake equals the right value, which would make the message a lie.
 
@@ -46,7 +70,7 @@ def compare(
     >>> compare([2.0, 4.0], [1.0, 2.0], name="scores")
     Traceback (most recent call last):
     ...
-    AssertionError: scores: every entry is 2 times what it should be
+    attnmath.check.Mismatch: scores: every entry is 2 times what it should be
     """
     for sentence, wrong in (mistakes or {}).items():
         if _difference(wrong, want, name, atol, rtol) is None:
@@ -56,8 +80,8 @@ def compare(
         return
     for sentence, wrong in (mistakes or {}).items():
         if _difference(got, wrong, name, atol, rtol) is None:
-            raise AssertionError(f"{name}: {sentence}")
-    raise AssertionError(difference)
+            raise Mismatch(f"{name}: {sentence}", name, sentence)
+    raise Mismatch(difference, name)
 
 
 def _array(X):
@@ -67,16 +91,25 @@ def _array(X):
     return np.asarray(X)
 
 
+def _kind(got):
+    """What ``got`` is, in words; an object that refuses to be an array speaks for itself."""
+    try:
+        np.asarray(got)
+    except (TypeError, ValueError) as error:
+        return f"no plain value ({error})"
+    return f"a {type(got).__name__}"
+
+
 def _difference(got, want, name, atol, rtol):
     """A sentence, or None if equal."""
     if isinstance(want, dict):
         if not isinstance(got, dict) or set(got) != set(want):
-            keys = sorted(map(str, got)) if isinstance(got, dict) else f"a {type(got).__name__}"
+            keys = sorted(map(str, got)) if isinstance(got, dict) else _kind(got)
             return f"{name} is {keys}; expected a dict with the keys {sorted(map(str, want))}"
         pairs = [(got[key], want[key], f"{name}[{key!r}]") for key in want]
     elif isinstance(want, tuple):
         if not isinstance(got, tuple | list) or len(got) != len(want):
-            kind = f"{len(got)} values" if isinstance(got, tuple | list) else f"a {type(got).__name__}"
+            kind = f"{len(got)} values" if isinstance(got, tuple | list) else _kind(got)
             return f"{name} is {kind}; expected {len(want)} values in a tuple"
         pairs = [(g, w, f"{name}[{i}]") for i, (g, w) in enumerate(zip(got, want, strict=True))]
     else:
