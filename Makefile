@@ -43,7 +43,7 @@ release: $(READY)  ## write the students' versions of the problem sets (SET=…)
 	@$(COURSE) release $(SET)
 
 grade: $(READY)  ## grade what lies in exercises/submitted (SET=…)
-	@$(COURSE) grade $(SET)
+	@.venv/bin/nbreferee grade --course exercises $(SET)
 
 bench: $(READY)  ## time the library against the alternatives; print the ratios and write _build/bench.json
 	@$(PY) -m pytest -q tests/bench --confcutdir=tests/bench -p no:xdist -p no:cacheprovider --benchmark-disable-gc --benchmark-timer=time.process_time --benchmark-columns=min,median,rounds

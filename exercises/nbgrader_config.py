@@ -6,7 +6,7 @@ from pathlib import Path
 
 root = Path(__file__).resolve().parent
 if str(root) not in sys.path:
-    sys.path.insert(0, str(root))  # the preprocessors named below live in grading/
+    sys.path.insert(0, str(root))
 from grading.validation import shorten  # noqa: E402
 
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # it calls alembic
@@ -19,25 +19,6 @@ c.CourseDirectory.db_url = f"sqlite:///{root / 'gradebook.db'}?timeout=120"  # w
 c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("Your answer here.")'}
 c.ClearSolutions.text_stub = "*Your answer here.*"
 
-# Seconds that a cell may take, and a submission in all. What runs over is interrupted; the other cells still count.
-c.CarefulExecute.timeout = 60
-c.CarefulExecute.total = 300
-
-c.Autograde.autograde_preprocessors = [
-    "grading.preprocessors.CarefulExecute",  # instead of nbgrader's Execute
-    "grading.preprocessors.PlainVerdict",
-    "nbgrader.preprocessors.LimitOutput",
-    "nbgrader.preprocessors.SaveAutoGrades",
-    "nbgrader.preprocessors.AssignLatePenalties",
-    "nbgrader.preprocessors.CheckCellMetadata",
-]
-
-c.GenerateFeedback.preprocessors = [
-    "nbgrader.preprocessors.GetGrades",
-    "grading.preprocessors.ForStudents",
-    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
-]
-
-# The Validate button: as many seconds a cell as the grader gives, and its messages in short.
-c.Execute.timeout = c.CarefulExecute.timeout
+# The Validate button: as many seconds a cell as nbreferee.toml gives, and its messages in short.
+c.Execute.timeout = 60
 shorten()

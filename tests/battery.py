@@ -1,4 +1,4 @@
-"""Wrong answers through nbgrader itself: what each earns, and the table of what is caught.
+"""Wrong answers through the grader itself: what each earns, and the table of what is caught.
 
     grade("set2", {"mine": {"window_numpy": "def ..."}})   -> {"mine": {"window_test-hidden": 0.0, ...}}
     catch("set2")                                       -> the table; its rows also in _build/wrong-answers.json
@@ -9,9 +9,11 @@ exercises are independent, so the k-th of every exercise travel together: seven 
 submissions, plus the reference and the stub.
 """
 
+import atexit
 import importlib.util
 import json
 import sys
+from functools import cache, partial
 from pathlib import Path
 
 import nbformat
@@ -22,16 +24,42 @@ REPORT = ROOT / "_build" / "wrong-answers.json"
 sys.path.insert(0, str(EXERCISES))
 
 from grading.course_root import exercise_of, grade_id  # noqa: E402
-from grading.trial import reference_answers, trial  # noqa: E402
+from nbreferee.pool import Local  # noqa: E402
+from nbreferee.sandbox import abilities  # noqa: E402
+from nbreferee.settings import load  # noqa: E402
+from nbreferee.trial import reference_answers, trial  # noqa: E402
+from nbreferee.zygote import Zygote  # noqa: E402
+
+SETTINGS = load(EXERCISES)
+
+
+@cache
+def referee():
+    """What grades here, and for students; without walls where the machine has none, for these answers are ours."""
+    make = partial(Zygote, preload=SETTINGS.preload, policy=SETTINGS.policy, unsafe=not abilities())
+    pool = Local(make, workers=2)
+    atexit.register(pool.close)
+    return pool
+
+
+def results(source, submissions):
+    """{who: Result} for `submissions`, {who: {grade id: code}}."""
+    return trial(source, submissions, SETTINGS, referee().run)
 
 
 def folder_of(name):
     return name if isinstance(name, Path) else EXERCISES / "source" / name
 
 
-def grade(name, answers, **options):
+def notebook_of(name):
+    folder = folder_of(name)
+    return nbformat.read(folder / f"{folder.name}.ipynb", 4)
+
+
+def grade(name, answers):
     """{who: {test cell: points}} for `answers`, {who: {grade id: code}}; `name` is a set or its source folder."""
-    return {who: row.cells for who, row in trial(folder_of(name), answers, **options).items()}
+    graded = results(notebook_of(name), answers)
+    return {who: {test.name: test.points for test in result.tests} for who, result in graded.items()}
 
 
 def wrong_answers(name):
@@ -67,22 +95,23 @@ def points_of_tests(notebook):
     return tests
 
 
-def catch(name, wrong=None, report=REPORT, **options):
+def catch(name, wrong=None, report=REPORT):
     """Grade the reference, the stub and every wrong answer of a set; write and return the table."""
     folder = folder_of(name)
     name, wrong = folder.name, wrong_answers(folder.name) if wrong is None else wrong
-    source = nbformat.read(folder / f"{name}.ipynb", 4)
+    source = notebook_of(folder)
     tests, reference = points_of_tests(source), reference_answers(source)
     if strangers := set(wrong) - set(tests):
         raise KeyError(f"no such exercise: {', '.join(sorted(strangers))}")
     submissions = {k: answers for k, answers in enumerate(compose(wrong, reference))}
-    rows = trial(folder, {"reference": reference, "stub": {}, **submissions}, **options)
+    graded = results(source, {"reference": reference, "stub": {}, **submissions})
+    rows = {who: result.by_test for who, result in graded.items()}
     for who, row in rows.items():
-        if row.total is None:
-            raise RuntimeError(f"{who} was not graded: {row.state}, {row.reason}")
+        if broken := [test for test in row.values() if test.state == "broken"]:
+            raise RuntimeError(f"{broken[0].name} is at fault itself, with {who}: {broken[0].message}")
 
     def earned(who, exercise):
-        return sum(rows[who].cells[test] for test in tests[exercise])
+        return sum(rows[who][test].points for test in tests[exercise])
 
     table = {"reference": {}, "stub": {}, "exercises": {}, "disturbed": []}
     for exercise, cells in tests.items():
@@ -91,7 +120,7 @@ def catch(name, wrong=None, report=REPORT, **options):
         cases = wrong.get(exercise, {})
         table["exercises"][exercise] = {"points": full, "wrong": []}
         for k, (case, (description, _)) in enumerate(cases.items()):
-            failed = [test for test in cells if rows[k].cells[test] < cells[test]]
+            failed = [test for test in cells if rows[k][test].points < cells[test]]
             points = earned(k, exercise)
             table["exercises"][exercise]["wrong"].append(
                 {
@@ -100,7 +129,7 @@ def catch(name, wrong=None, report=REPORT, **options):
                     "points": points,
                     "caught": points < full,
                     "failed": failed,
-                    "message": rows[k].messages.get(failed[0], "") if failed else "",
+                    "message": rows[k][failed[0]].message if failed else "",
                 }
             )
         for k in list(submissions)[len(cases) :]:  # here it carried its reference, among the others' wrong answers

@@ -1,4 +1,4 @@
-"""Every problem set, graded by nbgrader itself: what is right earns all, what is wrong loses points and is told why.
+"""Every problem set, graded as students are: what is right earns all, what is wrong loses points and is told why.
 
 The wrong answers are in exercises/batteries/<set>.py; the table of what is caught goes to _build/wrong-answers.json.
 """
@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from battery import EXERCISES, catch, grade, points_of_tests
-from grading.course_root import Course, exercise_of, grade_id, points_by_exercise
+from grading.course_root import course_at, exercise_of, grade_id, points_by_exercise
 from nbreferee.job import bound
 
 ONE_PROCESS = re.compile(
@@ -19,7 +19,7 @@ ONE_PROCESS = re.compile(
 )
 
 
-@pytest.fixture(scope="module", params=Course().sets())
+@pytest.fixture(scope="module", params=course_at().assignments())
 def name(request):
     return request.param
 
@@ -109,7 +109,9 @@ def test_marks_depend_on_no_random_generator(source):
 def test_a_student_gets_questions_stubs_and_shown_tests(name, path, source, tmp_path):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / name).symlink_to(path.parent, target_is_directory=True)
-    released = {grade_id(cell): cell for cell in Course(tmp_path).prepare(name).cells}
+    released = {
+        grade_id(cell): cell for cell in nbformat.read(course_at(tmp_path).prepare(name) / f"{name}.ipynb", 4).cells
+    }
     for cell in source.cells:
         part = grade_id(cell)
         if part is None:

@@ -11,16 +11,16 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 import toyset
 from battery import EXERCISES, catch, compose, grade, points_of_tests
 from grading import release
-from grading.course_root import Course, grade_id
+from grading.course_root import course_at, grade_id
 from grading.release import check_marks, check_source, release_set, secrets
 
-SETS = Course().sets()
+SETS = course_at().assignments()
 
 
 @pytest.fixture
 def toy(tmp_path):
     toyset.write(tmp_path)
-    return Course(tmp_path)
+    return course_at(tmp_path)
 
 
 def zips(course):
@@ -96,7 +96,7 @@ CAUGHT_BY = {
 def test_a_faulty_source_is_not_released(tmp_path, kind):
     notebook = leak(toyset.notebook(), kind)
     toyset.write(tmp_path, made=notebook)
-    course = Course(tmp_path)
+    course = course_at(tmp_path)
     try:
         wrong, _ = release_set(course, "toy", zips=zips(course), try_marks=False)
     except SystemExit as stopped:
@@ -112,12 +112,12 @@ def test_a_support_file_may_not_carry_a_solution(toy):
     assert not zips(toy)[0].exists()
 
 
-def test_a_reference_that_fails_and_a_stub_that_passes_are_found(tmp_path):
+def test_a_reference_that_fails_and_a_stub_that_passes_are_found():
     notebook = toyset.notebook()
     cells = {grade_id(cell): cell for cell in notebook.cells}
     cells["double_answer"].source = "def double(x):\n    ### BEGIN SOLUTION\n    return x * 3\n    ### END SOLUTION"
     cells["square_test"].source = "square"
-    wrong = check_marks(toyset.write(tmp_path, made=notebook))
+    wrong = check_marks(notebook)
     assert [problem.split(" gives")[0] for problem in wrong] == [
         "reference: double_test-shown",
         "reference: double_test-hidden",
@@ -142,18 +142,15 @@ def test_the_battery_tells_what_is_caught(tmp_path):
     found = {case["name"]: (case["points"], case["caught"]) for e in table["exercises"].values() for case in e["wrong"]}
     assert found == {"plus-one": (0, True), "truncates": (1, True), "right": (3, False), "dies": (0, True)}
     assert (table["caught"], table["total"], table["disturbed"]) == (3, 4, [])
-    assert table["exercises"]["double"]["wrong"][0]["message"] == "AssertionError: double(3) should be 6"
+    assert table["exercises"]["double"]["wrong"][0]["message"] == "double(3) should be 6"
 
 
 def test_an_answer_that_disturbs_another_exercise_is_named(tmp_path):
-    meddles = {
-        "square": {
-            "meddles": ("redefines double", {"square_answer": "import builtins\nbuiltins.abs = None\nsquare = None"})
-        }
-    }
+    meddles = {"square": {"meddles": ("breaks math", {"square_answer": "import math\nmath.fsum = square = None"})}}
     notebook = toyset.notebook()
     notebook.cells = notebook.cells[:2] + notebook.cells[6:] + notebook.cells[2:6]
-    next(c for c in notebook.cells if grade_id(c) == "double_test-shown").source += "\nassert abs(-1) == 1"
+    double = next(c for c in notebook.cells if grade_id(c) == "double_answer")
+    double.source = double.source.replace("x + x", "math.fsum([x, x])")
     table = catch(toyset.write(tmp_path, made=notebook), meddles | {"double": {}}, report=None)
     assert table["disturbed"] == ["double, by the wrong answers number 1 of the others"]
 
@@ -169,7 +166,6 @@ def test_given_answers_give_points(tmp_path):
         "double_test-shown": 0,
         "double_test-hidden": 0,
         "square_test": 1,
-        "proof_text": 0,
     }
 
 
@@ -185,9 +181,9 @@ def test_the_command_line_releases(toy):
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_sets_of_this_course_can_be_released(name, tmp_path):
-    source = nbformat.read(Course().source(name), 4)
+    source = nbformat.read(EXERCISES / "source" / name / f"{name}.ipynb", 4)
     assert check_source(name, source) == []
-    course = Course(tmp_path)
+    course = course_at(tmp_path)
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / name).symlink_to(EXERCISES / "source" / name, target_is_directory=True)
     wrong, _ = release_set(course, name, zips=[tmp_path / "set.zip"], try_marks=False)

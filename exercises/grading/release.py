@@ -3,11 +3,17 @@
 import re
 import shutil
 import zipfile
+from functools import partial
 
 import nbformat
 
-from .course_root import grade_id, points_by_exercise
-from .trial import reference_answers, trial
+from nbreferee import trial
+from nbreferee.batch import BatchError
+from nbreferee.pool import Local
+from nbreferee.settings import load
+from nbreferee.zygote import Zygote
+
+from .course_root import HERE, points_by_exercise
 
 MARKERS = ("BEGIN SOLUTION", "END SOLUTION", "BEGIN HIDDEN TESTS", "END HIDDEN TESTS")
 GRADE_ID = re.compile(r"[a-z0-9-]+_[a-z0-9-]+")
@@ -136,29 +142,11 @@ def check_release(source, folder):
     return wrong
 
 
-def check_marks(folder, workers=2):
+def check_marks(notebook, workers=2):
     """[what is wrong], from grading the instructor's own answers and the untouched student version."""
-    name = folder.name
-    notebook = nbformat.read(folder / f"{name}.ipynb", 4)
-    by_hand = {
-        grade_id(c)
-        for c in notebook.cells
-        if c.metadata.get("nbgrader", {}).get("solution") and c.metadata.nbgrader.get("grade")
-    }
-    full = {
-        grade_id(c): float(c.metadata.nbgrader["points"])
-        for c in notebook.cells
-        if c.metadata.get("nbgrader", {}).get("grade")
-    }
-    rows = trial(folder, {"reference": reference_answers(notebook), "stub": {}}, workers=workers)
-    wrong = []
-    for who, row in rows.items():
-        for test, points in full.items():
-            want = points if who == "reference" else 0
-            if test not in by_hand and row.cells.get(test) != want:
-                said = row.messages.get(test, row.reason)
-                wrong.append(f"{who}: {test} gives {row.cells.get(test)} instead of {want:g}. {said}")
-    return wrong
+    settings = load(HERE)
+    with Local(partial(Zygote, preload=settings.preload, policy=settings.policy), workers) as pool:
+        return trial.check_marks(notebook, settings, pool.run)
 
 
 def write_zip(folder, targets):
@@ -177,15 +165,17 @@ def write_zip(folder, targets):
 
 def release_set(course, name, *, zips, try_marks=True, workers=2):
     """Write release/<name>/ and the zips, unless something is wrong; ([what is wrong], {exercise: points})."""
-    source = nbformat.read(course.source(name), 4)
+    source = nbformat.read(course.notebooks(name)[name], 4)
     wrong = check_source(name, source)
     if wrong:
         return wrong, {}
-    course.prepare(name)
-    fresh = course.work / "base" / name
+    try:
+        fresh = course.prepare(name)
+    except BatchError as error:
+        return [str(error).removeprefix(f"{name}: ")], {}
     wrong = check_release(source, fresh)
     if not wrong and try_marks:
-        wrong = check_marks(course.root / "source" / name, workers)
+        wrong = check_marks(source, workers)
     if wrong:
         return wrong, {}
     target = course.root / "release" / name

@@ -92,8 +92,8 @@ class _Run:
     def lost(self, loss):
         """The process is gone; (state, sentence)."""
         how = self.line.ended(0.2) if self.line is not None and loss.state == "crashed" else None
+        self.losses += self.line is not None
         self.lose()
-        self.losses += 1
         sentence = loss.reason or LOST.get(loss.state, "")
         return loss.state, f"{sentence} ({how})" if how else sentence
 
@@ -315,7 +315,9 @@ class _Run:
             return self.verdict(step, state, 0.0, began, message)
         if not ran.error:
             return self.verdict(step, "passed", step.points, began, output=ran.output)
-        message = ran.error.removeprefix("AssertionError").lstrip(": ")
+        message = ran.error
+        if ran.ename == "AssertionError" or not hasattr(builtins, ran.ename or ""):  # a failed assertion, by any name
+            message = message.removeprefix(ran.ename or "").lstrip(": ")
         if ran.ename == "NotImplementedError":
             return self.verdict(step, "unanswered", 0.0, began, "nothing was written into the answer yet")
         if step.hidden and not any(form.fullmatch(message) for form in _messages(step.source)):

@@ -1,0 +1,112 @@
+"""The corpus as a table: what each submission does, what plain nbgrader makes of it, and what `nbreferee` does.
+
+``python -m hostile.table --plain`` records plain nbgrader's outcomes (half an hour); without the option the recorded
+outcomes and those of the last test run are joined to ``_build/hostile.json`` and printed as Markdown.
+"""
+
+import argparse
+import json
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .assignment import FULL
+from .submissions import CLASSES, corpus
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = ROOT / "chapters" / "instructors" / "hostile.json"
+BUILD = ROOT / "_build" / "hostile.json"
+
+
+def record_plain(names=(), workers=1, keep=None, done=lambda name, row: None):
+    """Run plain nbgrader over the corpus; ``done`` is told each row."""
+    from . import plain
+
+    lock = threading.Lock()
+    chosen = [one for one in corpus() if not names or one.name in names]
+    with tempfile.TemporaryDirectory(prefix="plain-course-") as folder, ThreadPoolExecutor(workers) as pool:
+        course = plain.template(Path(folder))
+
+        def work(one):
+            row, found = plain.record(one, course)
+            print(f"{one.name}: {row['points']} {'; '.join(row['words']) or 'as it should be'}", flush=True)
+            if keep:
+                (Path(keep) / f"{one.name}.json").write_text(json.dumps(found, indent=1))
+            with lock:
+                done(one.name, row)
+
+        list(pool.map(work, chosen))
+
+
+def rows(plain, ours):
+    """One dict for each submission: who, what, just, and both outcomes."""
+    out = []
+    for one in corpus():
+        there, here = plain.get(one.name), ours.get(one.name)
+        just = None if one.just is None else sum(one.just.values())
+        out.append({"name": one.name, "class": one.kind, "what": one.what, "just": just, "plain": there, "ours": here})
+    return out
+
+
+def _said(row):
+    if not row:
+        return "–"
+    points = "" if row["points"] is None else f"{row['points']:g}"
+    return ": ".join(filter(None, (points, "; ".join(row["words"])))) or "–"
+
+
+def markdown(table):
+    """The table as Markdown, a part for each class."""
+    lines = []
+    for kind in CLASSES:
+        lines += [
+            f"### {kind[0].upper()}{kind[1:]}",
+            "",
+            "| submission | just | plain nbgrader | nbreferee |",
+            "|---|---|---|---|",
+        ]
+        for row in (row for row in table if row["class"] == kind):
+            just = "–" if row["just"] is None else f"{row['just']:g}"
+            cells = (f"**{row['name']}** {row['what']}", just, _said(row["plain"]), _said(row["ours"]))
+            lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def load(path):
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def write(path, tree):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(tree, indent=1, ensure_ascii=True, sort_keys=True) + "\n", "utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plain", action="store_true", help="run plain nbgrader and record its outcomes")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--keep", help="a folder for all that was found")
+    parser.add_argument("--missing", action="store_true", help="only what has not been recorded yet")
+    parser.add_argument("names", nargs="*", help="only these submissions")
+    options = parser.parse_args()
+    stored = load(RECORD)
+    if options.plain:
+        stored |= {"full": sum(FULL.values()), "plain": stored.get("plain", {})}
+
+        names = options.names
+        if options.missing:
+            names = [one.name for one in corpus() if one.name not in stored["plain"]]
+
+        def done(name, row):
+            stored["plain"][name] = row
+            write(RECORD, stored)
+
+        record_plain(names, options.workers, options.keep, done)
+    table = rows(stored.get("plain", {}), load(BUILD).get("ours", {}) or stored.get("ours", {}))
+    print(markdown(table))
+
+
+if __name__ == "__main__":
+    main()

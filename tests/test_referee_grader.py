@@ -1,0 +1,292 @@
+"""Tests run on the trusted side: whose names count, what each test comes to, what a lost process costs."""
+
+from functools import partial
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from nbreferee.job import JobError, RunLimits, plan
+from nbreferee.notebook import Answers, Own
+from nbreferee.pool import Local
+from nbreferee.sandbox import abilities
+from nbreferee.zygote import Zygote
+
+LIMITS = RunLimits(cell_s=2, total_s=30, output=500, restarts=4)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def referee():
+    """The path that grades students; without walls where the machine has none, since these tests are about marks."""
+    global run
+    with Local(partial(Zygote, unsafe=not abilities()), workers=1) as pool:
+        run = pool.run
+        yield
+
+
+def meta(name, points=None, solution=False, **ours):
+    flags = {"grade_id": name, "grade": points is not None, "solution": solution, "locked": not solution}
+    flags |= {"schema_version": 3, "task": False} | ({} if points is None else {"points": points})
+    return {"nbgrader": flags} | ({"nbreferee": ours} if ours else {})
+
+
+def given(source):
+    return new_code_cell(source, metadata=meta("given"))
+
+
+def asked(name, reference, **ours):
+    return new_code_cell(reference, metadata=meta(name, solution=True, **ours))
+
+
+def check(name, source, points=1, **ours):
+    return new_code_cell(source, metadata=meta(name, points, **ours))
+
+
+def marks(cells, answers, own=(), limits=LIMITS):
+    """The Result of these answers to a notebook of these cells."""
+    job = plan(new_notebook(cells=cells), Answers(answers, tuple(own), (), ()), limits)
+    return run(job).result()
+
+
+def states(result):
+    return {test.name: test.state for test in result.tests}
+
+
+DOUBLE = [
+    given("import math\nFACTOR = 2"),
+    asked("answer", "def double(x):\n    return FACTOR * x"),
+    check("shown", "assert double(3) == 6, 'double(3) should be 6'"),
+    check("hidden", "### BEGIN HIDDEN TESTS\nassert double(-7) == -14\n### END HIDDEN TESTS", 2),
+]
+
+
+def test_a_right_answer_earns_all():
+    result = marks(DOUBLE, {"answer": "def double(x):\n    return x + x"})
+    assert states(result) == {"shown": "passed", "hidden": "passed"} and result.points == 3
+
+
+def test_a_wrong_answer_is_told_what_was_called_and_what_came_back():
+    result = marks(DOUBLE, {"answer": "def double(x):\n    return x + 3"}).by_test
+    assert result["shown"].state == "passed" and result["hidden"].points == 0
+    failed = result["hidden"]
+    assert failed.state == "failed" and "-7" not in failed.message
+    assert "double(-7)" in failed.calls[-1].what and "-4" in failed.calls[-1].came
+
+
+def test_the_message_of_an_assertion_without_one_is_the_assertion_where_it_is_shown():
+    cells = [*DOUBLE[:2], check("bare", "y = double(1)\nassert y == 2")]
+    assert marks(cells, {"answer": "def double(x):\n    return 0"}).tests[0].message == "y == 2 does not hold"
+
+
+def test_an_error_in_the_answer_comes_with_the_students_own_lines():
+    result = marks(DOUBLE, {"answer": "def double(x):\n    half = x / 0\n    return half"}).tests[0]
+    assert result.state == "failed" and "ZeroDivisionError" in result.message and "half = x / 0" in result.trace
+
+
+@pytest.mark.parametrize("answer", [None, "def double(x):\n    raise NotImplementedError()"])
+def test_nothing_written_is_nothing_earned(answer):
+    result = marks(DOUBLE, {"answer": answer})
+    assert result.points == 0
+    assert set(states(result).values()) == ({"unanswered"} if answer else {"failed"})
+    assert answer or "double is not defined" in result.tests[0].message
+
+
+def test_a_known_mistake_is_named():
+    cells = [
+        given("class Known(AssertionError):\n    mistake = 'you forgot the factor'"),
+        DOUBLE[1],
+        check("shown", "if double(3) == 3:\n    raise Known('double(3) is 3')"),
+    ]
+    result = marks(cells, {"answer": "def double(x):\n    return x"}).tests[0]
+    assert (result.message, result.mistake) == ("double(3) is 3", "you forgot the factor")
+
+
+def test_tests_take_the_instructors_names_from_the_instructor():
+    """The student rebinds a helper of the tests, and a module; neither is an answer that was asked for."""
+    cells = [
+        given("import math\ndef close(a, b):\n    return abs(a - b) < 1e-9"),
+        asked("answer", "def root(x):\n    return x**0.5"),
+        check("shown", "assert close(root(4), math.sqrt(4))"),
+    ]
+    cheat = "def close(a, b): return True\nclass math:\n    sqrt = staticmethod(lambda x: 7)\ndef root(x): return 7"
+    assert marks(cells, {"answer": cheat}).points == 0
+    assert marks(cells, {"answer": "def root(x):\n    return x**0.5"}).points == 1
+
+
+def test_tests_take_from_the_student_what_the_answer_is_asked_for():
+    """Even where a given cell has bound the name first, or it is a builtin's."""
+    cells = [
+        given("data = [3, 1, 2]"),
+        asked("answer", "data = sorted(data)\nsum = 6"),
+        check("shown", "assert data == [1, 2, 3] and sum == 6"),
+    ]
+    assert marks(cells, {"answer": "data.sort()\ndata = list(data)\nsum = 6"}).points == 1
+    assert marks(cells, {"answer": "sum = 6"}).points == 0
+
+
+def test_an_author_says_what_is_asked_for_where_the_solution_does_not_bind_it():
+    cells = [given("data = [3, 1, 2]"), asked("answer", "data.sort()"), check("shown", "assert data == [1, 2, 3]")]
+    assert marks(cells, {"answer": "data.sort()"}).points == 0
+    cells[1] = asked("answer", "data.sort()", asks=["data"])
+    assert marks(cells, {"answer": "data.sort()"}).points == 1
+    assert marks(cells, {"answer": "pass"}).points == 0
+
+
+def test_a_name_that_a_test_binds_belongs_to_the_tests_from_then_on():
+    cells = [
+        DOUBLE[1],
+        check("first", "def equal(a, b):\n    return a == b\nassert equal(1, 1)"),
+        asked("second_answer", "def half(x):\n    return x / 2"),
+        check("second", "assert equal(half(4), 2)"),
+    ]
+    mine = {
+        "answer": "def double(x): return 2 * x",
+        "second_answer": "def half(x): return 0\ndef equal(a, b): return 1",
+    }
+    assert states(marks(cells, mine)) == {"first": "passed", "second": "failed"}
+
+
+def test_given_cells_run_on_both_sides():
+    cells = [
+        given("BASE = 10"),
+        asked("answer", "def shift(x):\n    return BASE + x"),
+        check("shown", "assert shift(1) == BASE + 1 == 11"),
+    ]
+    assert marks(cells, {"answer": "def shift(x):\n    return x + BASE"}).points == 1
+
+
+def test_own_cells_run_where_they_stand():
+    own = [Own("OFFSET = 1", "given"), Own("OFFSET = 0", "shown")]
+    result = marks(DOUBLE, {"answer": "def double(x):\n    return 2 * x + OFFSET - 1"}, own)
+    assert states(result) == {"shown": "passed", "hidden": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("body", "state"),
+    [
+        ("import os; os._exit(0)", "crashed"),
+        ("import ctypes; ctypes.string_at(0)", "crashed"),
+        ("while True: pass", "timeout"),
+        ("import time; time.sleep(100)", "timeout"),
+    ],
+)
+def test_what_costs_a_process_costs_its_own_test_only(body, state):
+    cells = [*DOUBLE, asked("other", "def half(x):\n    return x / 2"), check("half", "assert half(4) == 2", 4)]
+    bad = f"def double(x):\n    if x < 0:\n        {body}\n    return 2 * x"
+    result = marks(cells, {"answer": bad, "other": "def half(x):\n    return x / 2"})
+    assert states(result) == {"shown": "passed", "hidden": state, "half": "passed"}
+    assert result.by_test["hidden"].points == 0 and result.by_test["hidden"].message
+
+
+def test_a_cell_that_costs_a_process_is_not_run_again():
+    cells = [*DOUBLE, asked("other", "def half(x):\n    return x / 2"), check("half", "assert half(4) == 2")]
+    result = marks(cells, {"answer": "import os\nos._exit(1)", "other": "def half(x):\n    return x / 2"})
+    assert states(result) == {"shown": "failed", "hidden": "failed", "half": "passed"}
+    assert [cell.state for cell in result.cells] == ["crashed", "ran"]
+    assert "double is not defined" in result.tests[0].message and "answer stopped with" in result.tests[0].message
+
+
+def test_a_submission_that_loses_process_after_process_comes_to_an_end():
+    cells = [DOUBLE[1], *(check(f"t{n}", "assert double(1) == 2") for n in range(10))]
+    result = marks(cells, {"answer": "def double(x):\n    import os\n    os._exit(0)"})
+    assert len(result.tests) == 10 and set(states(result).values()) == {"crashed"}
+    assert sum("had been lost 5 times" in test.message for test in result.tests) == 5
+
+
+def test_the_total_time_ends_a_submission():
+    cells = [DOUBLE[1], *(check(f"t{n}", "assert double(1) == 2") for n in range(6))]
+    slow = {"answer": "def double(x):\n    import time\n    time.sleep(0.8)\n    return 2 * x"}
+    result = marks(cells, slow, limits=RunLimits(cell_s=2, total_s=2))
+    assert states(result)["t0"] == "passed" and states(result)["t5"] == "timeout"
+    assert result.seconds < 4
+
+
+def test_the_time_of_a_test_counts_the_instructors_code_too():
+    cells = [DOUBLE[1], check("loop", "n = double(1)\nwhile n: pass"), check("next", "assert double(1) == 2")]
+    result = marks(cells, {"answer": "def double(x): return 2 * x"}, limits=RunLimits(cell_s=1, total_s=20))
+    assert states(result) == {"loop": "timeout", "next": "passed"}
+
+
+@pytest.mark.parametrize(
+    ("last", "points", "state"),
+    [
+        ("1.5", 1.5, "passed"),
+        ("7", 2, "passed"),
+        ("-3", 0, "passed"),
+        ("float('nan')", 0, "invalid"),
+        ("True", 2, "passed"),
+    ],
+)
+def test_the_last_line_of_a_test_can_give_part_of_its_points(last, points, state):
+    result = marks([check("partial", f"import math\n{last}", 2)], {}).tests[0]
+    assert (result.points, result.state) == (points, state)
+
+
+def test_a_test_that_is_at_fault_itself_is_broken():
+    cells = [given("import no_such_module\nREADY = 1"), DOUBLE[1]]
+    cells += [check("syntax", "assert ("), check("module", "import no_such_module"), check("name", "assert READY")]
+    result = marks(cells, {"answer": "def double(x): return 2 * x"})
+    assert set(states(result).values()) == {"broken"} and result.points == 0
+
+
+def test_what_a_test_cannot_use_is_invalid_and_earns_nothing():
+    cells = [DOUBLE[1], check("sum", "assert double(1) + 1 == 3")]
+    result = marks(cells, {"answer": "def double(x):\n    return None"}).tests[0]
+    assert result.state == "invalid" and "NoneType" in result.message and result.points == 0
+
+
+@pytest.mark.parametrize("body", ["class Any:\n        def __eq__(self, other): return True\n        __ne__ = __eq__",
+                                  "class Any(int):\n        def __eq__(self, other): return True",
+                                  "class Any(float):\n        def __eq__(self, other): return True"])  # fmt: skip
+def test_an_object_that_equals_everything_equals_nothing(body):
+    result = marks(DOUBLE, {"answer": f"def double(x):\n    {body}\n    return Any()"})
+    assert result.points == 0
+
+
+MEMORY = check(
+    "memory", "### BEGIN HIDDEN TESTS\nassert double(5) == 10, 'the memory is too large'\n### END HIDDEN TESTS", 3,
+    run="sandboxed", reason="it measures", needs=["shown"],
+)  # fmt: skip
+
+
+def test_a_sandboxed_test_counts_after_those_that_it_needs():
+    right = marks([*DOUBLE, MEMORY], {"answer": "def double(x): return 2 * x"}).by_test["memory"]
+    assert right.state == "passed" and right.points == 3 and right.sandboxed
+    wrong = marks([*DOUBLE, MEMORY], {"answer": "def double(x): return 10"}).by_test["memory"]
+    assert wrong.state == "withheld" and wrong.points == 0 and "shown" in wrong.message
+
+
+def test_a_hidden_sandboxed_test_says_only_what_its_text_could_say():
+    """Its process is the student's, who could put the test itself into an error."""
+    said = marks([*DOUBLE, MEMORY], {"answer": "def double(x): return 2 * x if x == 3 else 0"}).by_test["memory"]
+    assert said.state == "failed" and said.message == "the memory is too large"
+    leak = "def double(x):\n    if x != 5: return 2 * x\n    raise AssertionError(globals().get('In', ['SECRET'])[-1])"
+    said = marks([*DOUBLE, MEMORY], {"answer": leak}).by_test["memory"]
+    assert said.state == "failed" and said.message == "the test did not pass"
+
+
+def test_a_sandboxed_test_begins_with_a_fresh_process():
+    """What an answer remembers of the split tests is gone."""
+    count = "calls = []\ndef double(x):\n    calls.append(x)\n    return 2 * x if len(calls) < 3 else 0"
+    result = marks([*DOUBLE, MEMORY], {"answer": count})
+    assert states(result) == {"shown": "passed", "hidden": "passed", "memory": "passed"}
+
+
+def test_output_is_capped():
+    result = marks(DOUBLE, {"answer": "print('x' * 10**6)\ndef double(x):\n    print('y' * 10**6)\n    return 2 * x"})
+    assert result.points == 3
+    assert 100 < len(result.cells[0].output) <= 600 and 100 < len(result.tests[0].output) <= 600
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (check("t", "pass", float("nan")), "worth nan"),
+        (check("t", "pass", run="somehow"), "say split or sandboxed"),
+        (check("t", "pass", needs=["s"]), "only a sandboxed test"),
+        (check("", "pass"), "no grade_id"),
+    ],
+)
+def test_a_notebook_that_cannot_be_graded_is_refused_with_the_cure(cell, words):
+    with pytest.raises(JobError, match=words):
+        plan(new_notebook(cells=[nbformat.from_dict(cell)]), Answers({}, (), (), ()))

@@ -1,0 +1,96 @@
+"""A class of students who forge, err, break, hoard, spy and kill is graded in one batch, beside three honest ones."""
+
+import json
+import os
+
+import pytest
+
+from hostile import ours, table
+from hostile.assignment import CANARIES, FULL, NONE, release, source
+from hostile.submissions import CLASSES, corpus
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    from nbreferee.sandbox import abilities
+
+    if lacks := abilities().lacks:
+        pytest.skip(f"this machine cannot wall students in: {lacks}")
+    names = tuple(filter(None, os.environ.get("HOSTILE", "").split(",")))
+    root = tmp_path_factory.mktemp("hostile") / "course"
+    root.mkdir()
+    out = ours.grade(root, names)
+    print(f"{len(out.rows)} submissions in {out.seconds:.0f} s")
+    return out
+
+
+def none(faults):
+    """Fail with a line for each fault."""
+    lines = [f"{name}: {fault}" for name, fault in faults.items()] if isinstance(faults, dict) else list(faults)
+    if lines:
+        pytest.fail("\n".join(line[:600] for line in lines), pytrace=False)
+
+
+def test_the_corpus_is_whole():
+    everybody = corpus()
+    assert len(everybody) >= 80
+    assert {one.kind for one in everybody} == set(CLASSES)
+    assert len({one.student for one in everybody}) == len(everybody)
+    for one in everybody:
+        assert one.what.endswith(".") and "\n" not in one.what, one.name
+        assert one.just is None or (set(one.just) == set(FULL) and all(0 <= one.just[t] <= FULL[t] for t in FULL))
+    marks = [sum(one.just.values()) for one in everybody if one.just]
+    assert len(set(marks)) >= 5  # a grader that gives all the same mark could not please
+
+
+def test_the_released_notebook_holds_no_canary():
+    text = json.dumps(release())
+    assert not [name for name, word in CANARIES.items() if word in text]
+    assert all(
+        word in json.dumps(source()) for name, word in CANARIES.items() if name in ("hidden", "input", "solution")
+    )
+
+
+def test_every_mark_is_just(graded):
+    none(ours.faults_of_marks(graded))
+
+
+def test_every_submission_ends_in_its_state(graded):
+    none(ours.faults_of_states(graded))
+
+
+def test_nobody_reads_what_is_not_his(graded):
+    none(ours.faults_of_secrets(graded))
+
+
+def test_no_page_obeys_a_student(graded):
+    none(ours.faults_of_pages(graded))
+
+
+def test_what_is_printed_is_cut(graded):
+    none(ours.faults_of_sizes(graded))
+
+
+def test_nothing_is_left_behind(graded):
+    none([f"process {line}" for line in graded.left] + [f"connection {line}" for line in graded.hits])
+    none(ours.faults_of_files(graded))
+
+
+def test_the_gradebook_is_intact(graded):
+    none(ours.faults_of_the_gradebook(graded))
+
+
+def test_the_table_is_written(graded):
+    made = {one.name: ours.outcome(graded, one) for one in graded.chosen}
+    assert any(row["points"] == sum(FULL.values()) for row in made.values())
+    assert any(row["points"] is None for row in made.values()) or os.environ.get("HOSTILE")
+    if not os.environ.get("HOSTILE"):
+        table.write(table.BUILD, {"ours": made, "seconds": round(graded.seconds, 1)})
+
+
+def test_the_table_has_a_row_for_each_submission():
+    rows = table.rows({"good": {"points": 12, "words": []}}, {})
+    text = table.markdown(rows)
+    assert len(rows) == len(corpus()) and text.count("\n| **") == len(rows)
+    assert "| 12 | 12 | – |" in text
+    assert sum(NONE.values()) == 0
