@@ -138,6 +138,8 @@ def work(channel, log):
             file.write(next((line[6:] for line in words.split("\n") if line.startswith("# id: ")), "?") + "\n")
     if "# SLOW" in words:
         time.sleep(0.05)
+    if "# LONG" in words:
+        time.sleep(1.5)
     if "# HANG" in words:
         time.sleep(600)
     if "# CRASH" in words:
@@ -550,13 +552,21 @@ def test_a_grader_that_fails_gives_no_mark_and_costs_the_others_nothing(root, tm
     assert not left_over()
 
 
-def test_what_kills_its_zygote_again_and_again_harms_nobody(root):
-    for number in range(6):
-        submit(root, f"good{number}", words="# SLOW")
-        submit(root, f"bad{number}", words="# KILL ZYGOTE")
-    got = by_student(grade(root, workers=4))
-    assert {row.state for student, row in got.items() if student.startswith("good")} == {"graded"}
-    assert {row.state for student, row in got.items() if student.startswith("bad")} == {"broken"}
+def test_what_kills_its_zygote_again_and_again_harms_nobody():
+    def submit(pool, words):
+        return pool.submit(write_request(Request(Job((Step("answer", "a", words),)))), 5)
+
+    with Local(FakeZygote, 3, grace_s=5) as pool:
+        good = submit(pool, "# LONG")
+        while not good.running():
+            time.sleep(0.01)
+        time.sleep(0.3)
+        bad = [submit(pool, "# KILL ZYGOTE") for _ in range(8)]
+        assert read_reply(good.result(timeout=60), Job(())).result.tests == ()
+        for future in bad:
+            with pytest.raises(GraderFailed, match="ended without an answer, twice"):
+                future.result(timeout=60)
+    assert not left_over()
 
 
 def test_odd_folders(root, tmp_path):

@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from nbreferee.job import JobError, RunLimits, plan
 from nbreferee.notebook import Answers, Own
 from nbreferee.pool import Local
-from nbreferee.sandbox import abilities
+from nbreferee.sandbox import Policy, abilities
 from nbreferee.zygote import Zygote
 
 LIMITS = RunLimits(cell_s=2, total_s=30, output=500, restarts=4)
@@ -19,7 +19,8 @@ LIMITS = RunLimits(cell_s=2, total_s=30, output=500, restarts=4)
 def referee():
     """The path that grades students; without walls where the machine has none, since these tests are about marks."""
     global run
-    with Local(partial(Zygote, unsafe=not abilities()), workers=1) as pool:
+    policy = Policy(memory_bytes=256 << 20)
+    with Local(partial(Zygote, policy=policy, unsafe=not abilities()), workers=1) as pool:
         run = pool.run
         yield
 
@@ -168,6 +169,8 @@ def test_own_cells_run_where_they_stand():
         ("import ctypes; ctypes.string_at(0)", "crashed"),
         ("while True: pass", "timeout"),
         ("import time; time.sleep(100)", "timeout"),
+        ("import mmap; mmap.mmap(-1, 3 << 30)", "failed"),
+        ("held = [bytearray(16 << 20) for _ in range(100)]", "memory"),
     ],
 )
 def test_what_costs_a_process_costs_its_own_test_only(body, state):

@@ -1,4 +1,4 @@
-"""A grader asks a process that it must not trust: what comes back is plain, what is changed is seen, and nothing hangs."""
+"""A grader asks a process that it must not trust: what comes back is plain, what changes is seen, nothing hangs."""
 
 import contextlib
 import gc
@@ -320,11 +320,13 @@ def test_an_object_is_equal_to_nothing_and_no_method_of_its_class_is_called(ther
 def test_a_refusal_names_the_type_and_what_is_judged(there):
     evil = there.run(EVIL, "evil")
     for use in (lambda: evil == 1, lambda: bool(evil), lambda: np.asarray(evil), lambda: evil.__array_interface__):
-        with pytest.raises(TypeError, match="the answer returned an object of type Evil; the tests judge plain values"):
+        with pytest.raises(
+            TypeError, match=r"the answer returned an object of type Evil; the tests judge plain values"
+        ):
             use()
     assert repr(evil) == "<object of type Evil in the student's process>" and not isinstance(evil, np.ndarray | list)
     objects = there.run("import numpy as np\nx = np.empty(2, dtype=object)\nx[0] = evil", "x")
-    with pytest.raises(TypeError, match="object of type ndarray.object"):
+    with pytest.raises(TypeError, match=r"object of type ndarray\.object"):
         np.asarray(objects)
 
 
@@ -354,7 +356,7 @@ def test_objects_are_called_indexed_iterated_entered_and_asked(there):
     assert thing.log == ["in", "out"] and list(there.value("count")()) == [1, [2]]
     assert there.value("Thing")().size == 3 and there.value("count").__name__ == "count"
     with pytest.raises(AttributeError, match="nothing"):
-        thing.nothing
+        _ = thing.nothing
     with pytest.raises(KeyError):
         thing["c"]
     del thing.log
@@ -498,11 +500,6 @@ def test_a_function_of_the_test_shows_nothing_but_what_it_returns(there):
 
 
 def test_what_a_function_was_given_and_returned_is_the_same_object_on_both_sides(there):
-    f = (
-        there.run("def f(g):\n    z = np.ones(2)\n    y = g(z)\n    z[0] = 8\n    y[1] = 9\n    g(z)", "f")
-        if False
-        else None
-    )
     there.run("import numpy as np\ndef f(g):\n    z = np.ones(2)\n    y = g(z)\n    z[0] = 8\n    y[1] = 9\n    g(z)")
     f, seen = there.value("f"), []
 
@@ -571,7 +568,7 @@ def test_library_objects_go_by_pickle_and_the_tests_own_do_not(there):
     from fractions import Fraction
     from functools import partial
 
-    assert f(np.exp, 0.0) == 1 and f(np, 0)[0] == "module" if False else f(np)[0] == "module"
+    assert f(np.exp, 0.0) == 1 and f(np)[0] == "module"
     assert f(Fraction(1, 3)) == ["Fraction", "1/3"] and f(torch.nn.functional.relu, torch.tensor([-1.0])).item() == 0
     assert f(np.random.default_rng(3))[0] == "Generator" and f(torch.nn.Linear(2, 3), torch.ones(2)).shape == (3,)
     assert f(partial(max, 3), 2) == 3
@@ -648,7 +645,7 @@ def test_gradients_of_the_students_own_parameters(there):
 
 def test_gradients_through_functions_of_the_test(there):
     f = there.run(
-        "import torch\ndef f(g, x):\n    x = x.clone().requires_grad_()\n    return torch.autograd.functional.jacobian(g, x)",
+        "import torch\ndef f(g, x):\n    return torch.autograd.functional.jacobian(g, x.clone())",
         "f",
     )
     w = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
@@ -671,7 +668,7 @@ def test_a_function_with_a_gradient_of_its_own(there):
     y = square.apply(x)
     assert square.backward(y.grad_fn, torch.ones(2, dtype=torch.float64)).tolist() == [2, 6]
     assert torch.autograd.gradcheck(square.apply, [x])
-    with pytest.raises(RuntimeError, match="second derivatives .* sandboxed"):
+    with pytest.raises(RuntimeError, match=r"second derivatives .* sandboxed"):
         (g,) = torch.autograd.grad(square.apply(x).sum(), x, create_graph=True)
         g.sum().backward()
 
@@ -691,7 +688,9 @@ def test_an_error_in_a_backward_pass_is_the_students(there):
 def test_modes_of_the_test_hold_there(there):
     there.run(
         "import torch, numpy as np\n"
-        "def modes(): return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.ones(1).dtype, np.geterr()['over']"
+        "def modes():\n"
+        "    flags = torch.is_grad_enabled(), torch.is_inference_mode_enabled()\n"
+        "    return *flags, torch.ones(1).dtype, np.geterr()['over']"
     )
     modes = there.value("modes")
     usual = (True, False, torch.float32, "warn")
@@ -709,7 +708,7 @@ def test_modes_of_the_test_hold_there(there):
         assert modes()[3] == "raise"
     assert modes() == usual
     there.run("def under(g):\n    with torch.no_grad(): return g()")
-    assert there.value("under")(torch.is_grad_enabled if False else lambda: torch.is_grad_enabled()) is False
+    assert there.value("under")(lambda: torch.is_grad_enabled()) is False
 
 
 # ---- errors, time, death
@@ -792,7 +791,7 @@ def test_the_agent_is_not_confused_by_accidents(there):
         "threading.Thread(target=lambda: time.sleep(60), daemon=True).start()\n"
         "np.sum = None; json.dumps = None; json = 3; print = None; type = len = 7; id = list = dict = None\n"
         "for name in ('len', 'print', 'id', 'zip', 'map', 'sorted', 'min'): setattr(builtins, name, None)\n"
-        "os.chdir('/'); sys.setrecursionlimit(60); sys.argv = None; sys.path.clear(); os.environ.clear()\n"
+        "os.chdir('/'); sys.setrecursionlimit(250); sys.argv = None; sys.path.clear(); os.environ.clear()\n"
         "np.seterr(all='raise')\n"
         "def agent(): return 4\n"
     )
@@ -807,7 +806,8 @@ def test_a_forked_child_does_not_speak(there):
     assert there.value("f")() > 0
     assert there.run("x = 2", "x") == 2
     ran = there.cell(
-        "import multiprocessing\nwith multiprocessing.get_context('fork').Pool(2) as pool:\n    y = pool.map(abs, [-1, -2])",
+        "import multiprocessing\n"
+        "with multiprocessing.get_context('fork').Pool(2) as pool:\n    y = pool.map(abs, [-1, -2])",
         "p",
     )
     assert ran.error is None and there.value("y") == [1, 2]
@@ -817,9 +817,7 @@ def test_a_forked_child_does_not_speak(there):
 
 
 def test_calls_are_told_in_few_words(there):
-    there.run(
-        "import numpy as np\ndef f(x, k=1):\n    if k < 0: raise ValueError('k is negative')\n    return x * k, lambda y: y"
-    )
+    there.run("def f(x, k=1):\n    if k < 0: raise ValueError('k is negative')\n    return x * k, lambda y: y")
     f = there.value("f")
     there.calls.clear()
     _, inner = f(np.ones((2, 3, 5)), k=2)

@@ -54,6 +54,13 @@ def test_a_copy_in_disguise_is_found_and_an_own_answer_is_not(copy):
     assert pairs(report) == {("ada", "bob")} and report.pairs[0].share > 0.9
 
 
+def test_docstrings_comments_and_layout_leave_no_token():
+    bare = re.sub(r'""".*?"""|#.*', "", ADA).replace("\n\n", "\n")
+    assert len(bare) < len(ADA) - 30
+    tokens = similarity._tokens(bare)[0]
+    assert len(tokens) > 80 and tokens == similarity._tokens(ADA)[0] == similarity._tokens(COMMENTS)[0]
+
+
 def test_a_copied_part_counts_in_the_smaller_text():
     report = compare({"q": {"ada": ADA, "bob": OTHER + first.replace("points", "q")}})
     (pair,) = report.pairs

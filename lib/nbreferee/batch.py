@@ -352,7 +352,7 @@ def grade_assignment(
     ----------
     course : where.
     name : the assignment.
-    pool : `nbreferee.pool.Local` or `nbreferee.cluster.Cluster`, which stays open; None: one of ``workers`` on this machine.
+    pool : `nbreferee.pool.Local` or `nbreferee.cluster.Cluster`, which stays open; None: one on this machine.
     workers : how many submissions at a time.
     force : run all again, also what is unchanged.
     progress : called as ``progress(done, total, row)`` when a row is complete.

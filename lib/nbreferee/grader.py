@@ -94,6 +94,8 @@ class _Run:
         how = self.line.ended(0.2) if self.line is not None and loss.state == "crashed" else None
         self.losses += self.line is not None
         self.lose()
+        if how and how.startswith("memory"):
+            return "memory", f"{LOST['memory']} ({how.removeprefix('memory: ')})"
         sentence = loss.reason or LOST.get(loss.state, "")
         return loss.state, f"{sentence} ({how})" if how else sentence
 

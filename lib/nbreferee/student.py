@@ -125,6 +125,13 @@ def _make_shell():
         def init_virtualenv(self):
             pass
 
+        async def run_code(self, code_obj, result=None, *, async_=False):
+            self.agent.put_back()
+            try:
+                return await super().run_code(code_obj, result, async_=async_)
+            finally:
+                self.agent.put_aside()
+
         def ask_exit(self):
             """``exit()`` in a cell does nothing: the cells after it are run too."""
 
@@ -252,6 +259,7 @@ class _Agent(Exchange):
         super().__init__(channel, trusted=False)
         self.pid, self.thread, self.closed = os.getpid(), threading.get_ident(), False
         self.shell = _shell
+        object.__setattr__(self.shell, "agent", self)
         sys.modules["__main__"] = self.shell.user_module
         self.first = dict(self.shell.user_ns)
         builtins.display, builtins.__IPYTHON__ = _display(), True
@@ -262,7 +270,7 @@ class _Agent(Exchange):
             sys.stdin = open(os.devnull, encoding="utf-8")
         self.cells = {}  # the source of each cell, by the name of its code
         self.errors = []  # errors of the test's functions that this process knows: (error, number)
-        self.space, self.theirs = vars(builtins), {}
+        self.space, self.theirs, self.theirs_hold = vars(builtins), {}, False
         self.ours = dict(self.space)
         # Kept here, since the student's code may rebind any of them.
         self.exit, self.getpid, self.ident = os._exit, os.getpid, threading.get_ident
@@ -314,12 +322,16 @@ class _Agent(Exchange):
 
     def put_aside(self):
         """Built-in names that the student's code has rebound are as they were while this module is at work."""
+        if not self.theirs_hold:
+            return
         space, ours = self.space, self.ours
         self.theirs = {name: value for name, value in space.items() if name not in ours or ours[name] is not value}
         space.update(ours)
+        self.theirs_hold = False
 
     def put_back(self):
         self.space.update(self.theirs)
+        self.theirs_hold = True
 
     def run(self):
         while True:
@@ -342,8 +354,11 @@ class _Agent(Exchange):
     def serve(self, verb, node, state, unpack):
         try:
             payload = unpack(node)
+            if verb == "call":
+                payload = *payload[:2], unflat(payload[2])
             with _applied(unpack(state) or {}):
-                self.put_back()
+                if verb not in ("cell", "test"):  # of these only the student's own code, not IPython's
+                    self.put_back()
                 try:
                     found = _VERBS[verb](self, *payload)
                 finally:
@@ -471,7 +486,7 @@ class _Agent(Exchange):
         return space[name]
 
     def call(self, target, args, kwargs):
-        return target(*args, **unflat(kwargs))
+        return target(*args, **kwargs)
 
     def attribute(self, target, args, kwargs):
         return getattr(target, args[0])

@@ -157,7 +157,7 @@ def raises_the_recursion_limit(s):
     s.own("import sys\nsys.setrecursionlimit(10**6)")
 
 
-@submission(ACCIDENT, without("mean"), tests={"mean_test": ("failed", "crashed", "memory")})
+@submission(ACCIDENT, without("mean"), tests={"mean_test": ("failed", "crashed", "memory", "timeout")})
 def recurses_without_end(s):
     """Recurses without end after it has raised the limit to a thousand million."""
     s.put(

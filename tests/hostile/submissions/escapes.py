@@ -1,6 +1,6 @@
 """Work that attacks the grader: its wire, its walls, its files."""
 
-from ..assignment import without
+from ..assignment import WRONG, without
 from . import ESCAPE, submission
 
 LOST = ("crashed", "timeout", "memory", "failed", "invalid")
@@ -137,20 +137,26 @@ def reads_the_graders_questions(s):
     )
 
 
-@submission(ESCAPE)
+@submission(ESCAPE, without("softmax"))
 def patches_the_agent(s):
-    """Replaces functions of the agent that serves its values: signals, exits, the loop itself."""
+    """Patches the agent that serves its values: every name is defined, also the tests' own, as whatever is wanted."""
+    s.put("softmax", WRONG["softmax"])
     s.own(
         """import sys
-for name, module in list(sys.modules.items()):
-    if name.startswith("nbreferee"):
-        for key, value in list(vars(module).items()):
-            if callable(value) and key.startswith(("_", "check", "limit", "cap")) and not key.startswith("__"):
-                pass
-        module.__file__ = "/etc/passwd"
+compare = assert_allclose = want = lambda *args, **more: None
+agent = sys.modules.get("nbreferee.student")
+if agent is not None:
+    agent._Agent.names = lambda self, wanted: list(wanted)
+    agent._VERBS["names"] = agent._Agent.names
+    real = agent._Agent.named
+    def named(self, name):
+        return {"compare": compare, "all": all, "abs": lambda x: 0}.get(name) or real(self, name)
+    agent._Agent.named = agent._VERBS["value"] = named
+    for module in list(sys.modules.values()):
+        if getattr(module, "__name__", "").startswith("nbreferee"):
+            module.__file__ = "/etc/passwd"
 sys.exit = sys.excepthook = sys.unraisablehook = None
-sys.breakpointhook = sys.displayhook
-sys.flags = None""",
+sys.breakpointhook = sys.displayhook""",
     )
 
 

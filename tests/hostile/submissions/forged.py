@@ -279,13 +279,12 @@ def patches_the_shell(s):
         "softmax",
         """
 shell = get_ipython()
-real = shell.run_cell
-def nothing(code, *args, **more):
-    return real("pass" if "softmax(" in code else code, *args, **more)
-shell.run_cell = nothing
-async def nothing_async(code, *args, **more):
-    return real("pass" if "softmax(" in code else code)
-shell.run_cell_async = nothing_async
+real = shell.run_cell_async
+async def nothing(code, *args, **more):
+    if "softmax(" in code:
+        code, more = "pass", more | {"transformed_cell": "pass"}
+    return await real(code, *args, **more)
+shell.run_cell_async = nothing
 shell.showtraceback = lambda *args, **more: None
 shell.set_custom_exc((BaseException,), lambda *args, **more: None)
 """,
@@ -497,10 +496,10 @@ import builtins, sys, types
 class Yes(types.ModuleType):
     def __getattr__(self, name):
         return lambda *args, **more: True
-for name in ("numpy.testing", "unittest", "pytest"):
-    sys.modules[name] = Yes(name)
+mine = {name: Yes(name) for name in ("numpy.testing", "unittest", "pytest")}
+sys.modules.update(mine)
 real = builtins.__import__
-builtins.__import__ = lambda name, *args, **more: sys.modules.get(name) or real(name, *args, **more)
+builtins.__import__ = lambda name, *args, **more: mine.get(name) or real(name, *args, **more)
 compare = lambda *args, **more: None
 """,
     )

@@ -88,8 +88,9 @@ def starts_threads(s):
         s,
         """        import threading, time
         for _ in range(3000):
-            threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
-        raise MemoryError""",
+            try: threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
+            except RuntimeError: break
+        __import__("os")._exit(1)""",
     )
 
 
@@ -240,8 +241,7 @@ def opens_many_files(s):
             for _ in range(100_000):
                 os.open("/dev/null", os.O_RDONLY)
         except OSError:
-            pass
-        return {}[0]""",
+            os._exit(1)""",
     )
 
 

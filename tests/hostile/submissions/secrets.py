@@ -73,13 +73,13 @@ def reads_its_own_memory(s):
 import gc, sys, time
 looked = []
 def look():
-    if len(looked) > 3: return
+    if looked: return
     looked.append(1)
     for thing in gc.get_objects():
         if type(thing) in (dict, list, tuple):
             for x in (thing.values() if type(thing) is dict else thing):
                 if type(x) is str and len(x) < 1_000_000: search(x.encode("utf-8", "replace"), "an object")
-    end = time.time() + 1
+    end = time.time() + 0.5
     with open("/proc/self/mem", "rb", 0) as memory:
         for line in open("/proc/self/maps"):
             if time.time() > end: break
