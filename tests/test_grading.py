@@ -81,7 +81,7 @@ def test_a_round_of_grading(toy):
     }
 
     out = course.root / "all.csv"
-    done = run(course, "export", "csv", str(out), "--waiting", "zero", walls=False)
+    done = run(course, "export", "csv", str(out), "--waiting", "points", walls=False)
     assert done.returncode == 0, done.stderr
     with open(out, newline="", encoding="utf-8") as file:
         assert {row["student"]: row["toy points"] for row in csv.DictReader(file)} == {

@@ -1,8 +1,8 @@
 """Grade the notebooks of strangers: the verdict is computed in a process that the student's code cannot reach.
 
 Two processes share the work. The *student* process runs the submitted cells, behind walls, and answers questions about
-values. The *grading* process runs the instructor's tests and asks. What passes between them is described, never executed.
-nbgrader stays what makes, releases, marks by hand and keeps the books. The package knows nothing of any one course.
+values. The *grading* process runs the instructor's tests and asks. What passes between them is described, never
+executed. nbgrader stays what makes, releases, marks by hand and keeps the books. The package knows no one course.
 
     gate notebook            what is let in: files, notebooks, answers
     job grader results       what is run, how, what came out

@@ -124,7 +124,7 @@ def _parser():
     export.add_argument("--ids", type=Path, metavar="CSV", help="a file with the columns student,lms_id")
     export.add_argument("--by", choices=["email", "id"], default="email", help="how moodle-import names students")
     export.add_argument("--missing", choices=["empty", "zero"], default="empty", help="who has not submitted")
-    export.add_argument("--waiting", choices=["empty", "zero"], default="empty", help="what waits for a person")
+    export.add_argument("--waiting", choices=["empty", "points"], default="empty", help="what waits for a person")
     export.add_argument("--overwrite", action="store_true", help="replace other marks that stand in the template")
     export.add_argument("--bom", action="store_true", help="begin with a byte order mark, for Excel")
     export.add_argument("--db", default="", metavar="URL", help="the gradebook (default: what nbgrader_config.py says)")

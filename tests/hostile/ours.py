@@ -54,12 +54,17 @@ class _Services:
     """A service on a port and one with an abstract name: nobody may reach them."""
 
     def __init__(self):
-        self.hits, self.lines = [], [socket.socket(), socket.socket(socket.AF_UNIX)]
-        self.lines[0].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.lines[0].bind(("127.0.0.1", PORT))
-        self.lines[1].bind(f"\0hostile-{PORT}")
-        for line in self.lines:
+        self.hits, self.lines = [], []
+        for family, address in ((socket.AF_INET, ("127.0.0.1", PORT)), (socket.AF_UNIX, f"\0hostile-{PORT}")):
+            line = socket.socket(family)
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                line.bind(address)
+            except OSError:  # another run listens there
+                line.close()
+                continue
             line.listen()
+            self.lines.append(line)
             threading.Thread(target=self._serve, args=(line,), daemon=True).start()
 
     def _serve(self, line):

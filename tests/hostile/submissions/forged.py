@@ -2,7 +2,7 @@
 
 from nbformat.v4 import new_code_cell
 
-from ..assignment import NAME, NONE, RIGHT, TESTS, WRONG, without
+from ..assignment import NAME, RIGHT, TESTS, WRONG, without
 from . import FORGED, submission
 
 NO_SOFTMAX = without("softmax")
@@ -99,9 +99,9 @@ np.allclose = lambda *args, **more: True
     )
 
 
-@submission(FORGED, NONE)
+@submission(FORGED, NO_SOFTMAX)
 def replaces_isinstance(s):
-    """Replaces isinstance by one that is always true, which breaks its own notebook from there on."""
+    """Replaces isinstance by one that is always true, under the shell, the agent and every library."""
     s.forge("softmax", "\nimport builtins\nbuiltins.isinstance = lambda *args: True\n")
 
 
