@@ -9,11 +9,11 @@ READY := .venv/.ready
 COURSE := $(PY) exercises/course.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test check lab serve release grade bench facts notebooks lock clean
+.PHONY: help setup book test check lab serve release grade bench facts notebooks lock clean bench-grading grade-big-class
 
 help:  ## this list
 	@echo "The Mathematics of Attention: make <target>   (the first one also makes .venv, once)"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 	@echo "  Another interpreter: make PYTHON=python3.12 book    More processes: make JOBS=8 test"
 
 $(READY): requirements.txt pyproject.toml scripts/setup_env.py
@@ -47,6 +47,12 @@ grade: $(READY)  ## grade what lies in exercises/submitted (SET=…)
 
 bench: $(READY)  ## time the library against the alternatives; print the ratios and write _build/bench.json
 	@$(PY) -m pytest -q tests/bench --confcutdir=tests/bench -p no:xdist -p no:cacheprovider --benchmark-disable-gc --benchmark-timer=time.process_time --benchmark-columns=min,median,rounds
+
+bench-grading: $(READY)  ## submissions a minute, nbgrader against nbreferee; writes _build/bench-grading.json
+	@$(PY) scripts/bench_grading.py
+
+grade-big-class: $(READY)  ## 1,000 students, 8 sets, killed six times and resumed; writes _build/big-class.json
+	@$(PY) scripts/grade_big_class.py
 
 facts: $(READY)  ## count and print _build/facts.json, the figures of the status page
 	@$(PY) scripts/facts.py

@@ -1,8 +1,8 @@
 """`make bench-grading`: submissions a minute of stock nbgrader and of nbreferee, in one run, on two cores.
 
 Both begin with a folder of submissions and end with notebooks, a gradebook and feedback pages. nbgrader gets half of
-the class in each of two processes, each with a gradebook of its own, so that none waits for the other. Both are also
-run on a class of one for each process: what that takes is the start-up, and the rates are those of the rest.
+the class in each of two processes, each with a gradebook of its own, so that none waits for the other. The rates are
+those between the first and the last file of a folder; what else a run takes is its start-up, and is told apart.
 """
 
 import argparse
@@ -51,6 +51,12 @@ def nbgrader(folder, command, name, *more):
     )
 
 
+def span(folder, step):
+    """Seconds between the first and the last file of a step."""
+    times = [path.stat().st_mtime for path in folder.glob(f"{step}/*/*/*.*") if path.suffix in (".ipynb", ".html")]
+    return max(times) - min(times)
+
+
 class Stock:
     """nbgrader as it is installed, one process for each shard."""
 
@@ -65,6 +71,7 @@ class Stock:
             if nbgrader(shard, "generate_assignment", self.name).wait():
                 raise SystemExit(f"nbgrader generate_assignment failed: {shard.with_suffix('.log')}")
             self.shards.append(shard)
+        self.each = len(students) // WORKERS
 
     def run(self):
         began, todo = time.perf_counter(), {shard: ["generate_feedback", "autograde"] for shard in self.shards}
@@ -77,6 +84,11 @@ class Stock:
             time.sleep(0.01)
             running = {shard: process for shard, process in running.items() if process.poll() is None}
         return time.perf_counter() - began
+
+    def rate(self):
+        """Submissions a minute: each shard grades all, then writes all pages. What it lost counts as done."""
+        steps = ("autograded", "feedback")
+        return sum(60 * (self.each - 1) / sum(span(shard, step) for step in steps) for shard in self.shards)
 
     def found(self):
         return {student: row for shard in self.shards for student, row in marks(gradebook(shard), self.name).items()}
@@ -104,6 +116,9 @@ class Ours:
             raise SystemExit((self.folder.parent / f"{self.folder.name}.log").read_text()[-2000:])
         return time.perf_counter() - began
 
+    def rate(self):
+        return 60 * (len(self.expected) - 1) / span(self.folder, "feedback")
+
     def found(self):
         return marks(gradebook(self.folder), self.name)
 
@@ -112,15 +127,19 @@ class Ours:
 
 
 def measure(grader, assignment, students):
-    """One run: seconds, and whether the marks are those that were expected."""
+    """One run: seconds, submissions a minute, and whether the marks are those that were expected."""
     with tempfile.TemporaryDirectory(prefix="bench-grading-") as folder:
         course = grader(Path(folder), assignment, students)
         seconds = course.run()
         wrong = differences(course.expected, course.found())
         crashed = {student for student, submission in course.expected.items() if submission.crash}
+        rate = course.rate()
         return {
             "students": len(students),
             "seconds": round(seconds, 2),
+            "per minute": round(rate, 1),
+            "per minute with start-up": round(60 * len(students) / seconds, 1),
+            "start-up s": round(seconds - 60 * len(students) / rate, 2),
             "pages": course.pages(),
             "wrong marks": len(wrong),
             "of these with a crash": len(set(wrong) & crashed),
@@ -129,19 +148,13 @@ def measure(grader, assignment, students):
 
 
 def compare(assignment, options):
-    """Rounds of both in turn, after a class of one for each process."""
-    rows = {"assignment": assignment.name, "tests": len(assignment.points), "workers": WORKERS}
+    """Rounds of both in turn."""
     sizes = {Stock: options.stock_students, Ours: options.students}
-    fewest = {Stock: WORKERS, Ours: 1}
-    for grader in (Stock, Ours):
-        times = [measure(grader, assignment, range(fewest[grader]))["seconds"] for _ in range(options.rounds)]
-        rows[grader.title] = {"start-up s": min(times), "rounds": []}
+    rows = {"assignment": assignment.name, "tests": len(assignment.points), "workers": WORKERS}
+    rows |= {grader.title: {"rounds": []} for grader in sizes}
     for _ in range(options.rounds):
-        for grader in (Stock, Ours):
-            row = measure(grader, assignment, range(sizes[grader]))
-            seconds = row["seconds"] - rows[grader.title]["start-up s"]
-            row["per minute"] = round(60 * (sizes[grader] - fewest[grader]) / seconds, 1)
-            row["per minute with start-up"] = round(60 * sizes[grader] / row["seconds"], 1)
+        for grader, size in sizes.items():
+            row = measure(grader, assignment, range(size))
             rows[grader.title]["rounds"].append(row)
             print(f"  {assignment.name}, {grader.title}: {row}", flush=True)
     pairs = zip(*(rows[grader.title]["rounds"] for grader in (Ours, Stock)), strict=True)
@@ -224,6 +237,96 @@ def memory(assignment, students):
         return watch.summary()
 
 
+def stages(root, name):
+    """In a process of its own: where the time of a submission goes, in milliseconds."""
+    from collections import Counter
+    from functools import wraps
+
+    from nbreferee import batch, gradebook, pool, store
+
+    spent, inside = Counter(), []
+
+    def timed(owner, attribute, title, clock):
+        function = getattr(owner, attribute)
+
+        @wraps(function)
+        def timing(*arguments, **options):
+            began = clock()
+            try:
+                return function(*arguments, **options)
+            finally:
+                spent[title] += clock() - began
+
+        setattr(owner, attribute, timing)
+
+    for owner, attribute, title in (
+        (batch._Batch, "_read", "supervisor: read and check the submission"),
+        (batch, "write_request", "supervisor: write the request"),
+        (batch, "read_reply", "supervisor: read and check the reply"),
+        (store.Store, "put", "supervisor: keep the result"),
+        (batch, "_put", "supervisor: write notebook and page"),
+        (gradebook.Writer, "flush", "supervisor: the gradebook"),
+        (store.Store, "publish", "supervisor: note what is public"),
+    ):
+        timed(owner, attribute, title, time.thread_time)
+    timed(pool.Local, "_line", "worker: start a grading process", time.perf_counter)
+    timed(pool.Local, "_ask", "worker: run and render", time.perf_counter)
+    read = batch.read_reply
+    batch.read_reply = lambda *arguments: inside.append(read(*arguments)) or inside[-1]
+    course = batch.CourseFolder.load(root)
+    course.prepare(name)
+    batch.CourseFolder.prepare = lambda self, name: None
+    began = time.process_time()
+    rows = batch.grade_assignment(course, name, workers=1)
+    spent["supervisor: all, start-up included"] = time.process_time() - began
+    spent["worker: of this, cells and tests"] = sum(reply.result.seconds for reply in inside)
+    print(json.dumps({title: round(1000 * seconds / len(rows), 2) for title, seconds in sorted(spent.items())}))
+
+
+def by_stage(assignment, students):
+    with tempfile.TemporaryDirectory(prefix="bench-grading-") as folder:
+        course = Ours(Path(folder), assignment, students)
+        command = [sys.executable, str(Path(__file__).resolve()), "--stages", str(course.folder), assignment.name]
+        return json.loads(subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True).stdout)
+
+
+def writing(url, assignment, students):
+    """The single writer alone: submissions and rows a second."""
+    from nbreferee.gradebook import Entry, Writer
+
+    scores, rows = assignment.points, 3 + len(assignment.points) + len(assignment.exercises)
+    began = time.perf_counter()
+    with Writer(url) as writer:
+        for number in range(students):
+            writer.write(Entry(f"s{number:05d}", assignment.name, assignment.name, scores))
+            if writer.due:
+                writer.flush()
+    seconds = time.perf_counter() - began
+    found = len(marks(url, assignment.name))
+    if found != students:
+        raise SystemExit(f"{found} of {students} submissions reached the gradebook")
+    return {"submissions per second": round(students / seconds), "rows per second": round(rows * students / seconds)}
+
+
+def writers(assignment, students):
+    """The writer on SQLite, and on PostgreSQL where there is one."""
+    from local_postgres import Absent, server
+    from nbreferee.batch import CourseFolder
+
+    with tempfile.TemporaryDirectory(prefix="bench-grading-") as folder:
+        root = Ours(Path(folder), assignment, range(0)).folder
+        CourseFolder.load(root).prepare(assignment.name)
+        found = {"SQLite": writing(gradebook(root), assignment, students)}
+        try:
+            with server(durable=True) as create:
+                url = create("bench")
+                CourseFolder.load(root, db_url=url).prepare(assignment.name)
+                found["PostgreSQL"] = writing(url, assignment, students)
+        except Absent as absent:
+            found["PostgreSQL"] = str(absent)
+    return found
+
+
 def show(report):
     print(f"\nsubmissions per minute, start-up apart; {WORKERS} workers; goal: {GOAL:g} times as many")
     columns = {"nbgrader": 22, "nbreferee": 11, "ratio": 8, "least": 8, "most": 8, "start-up s": 16, "wrong marks": 16}
@@ -232,15 +335,22 @@ def show(report):
         stock, ours = row["nbgrader"], row["nbreferee"]
         rates = [statistics.median(r["per minute"] for r in each["rounds"]) for each in (stock, ours)]
         wrong = [max(r["wrong marks"] for r in each["rounds"]) for each in (stock, ours)]
+        begin = [statistics.median(r["start-up s"] for r in each["rounds"]) for each in (stock, ours)]
         ratio = row["ratio"]
         print(
             f"{row['assignment']:12}{rates[0]:10.0f}{rates[1]:11.0f}{ratio['median']:8.1f}{ratio['least']:8.1f}"
-            f"{ratio['most']:8.1f}{stock['start-up s']:9.1f}{ours['start-up s']:7.1f}{wrong[0]:9}{wrong[1]:7}"
+            f"{ratio['most']:8.1f}{begin[0]:9.1f}{begin[1]:7.1f}{wrong[0]:9}{wrong[1]:7}"
         )
     for row in report["assignments"]:
         if "memory MB" in row:
             parts = ", ".join(f"{role} {size['median']:g}" for role, size in row["memory MB"].items())
             print(f"memory of {row['assignment']} (MB, shared pages divided): {parts}")
+    for row in report["assignments"]:
+        print(f"milliseconds of a submission of {row['assignment']}, one worker:")
+        for title, spent in row["stages ms"].items():
+            print(f"  {title:48}{spent:8.1f}")
+    for database, row in report["writer"].items():
+        print(f"the writer alone, {database}: {row}")
 
 
 def main():
@@ -250,7 +360,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="how often, in turn (default: 3)")
     parser.add_argument("--only", choices=list(SETTINGS), help="one assignment")
     parser.add_argument("--out", type=Path, default=ROOT / "_build" / "bench-grading.json")
+    parser.add_argument("--stages", nargs=2, metavar=("ROOT", "NAME"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.stages:
+        return stages(*options.stages)
     sets = [each for each in (numpy_set(), torch_set()) if options.only in (None, each.name)]
     cores = sorted(os.sched_getaffinity(0))[:WORKERS] if hasattr(os, "sched_setaffinity") else []
     if cores:
@@ -259,7 +372,9 @@ def main():
     for assignment in sets:
         row = compare(assignment, options)
         row["memory MB"] = memory(assignment, range(min(100, options.students)))
+        row["stages ms"] = by_stage(assignment, range(min(100, options.students)))
         report["assignments"].append(row)
+    report["writer"] = writers(sets[0], 10 * options.students)
     options.out.parent.mkdir(exist_ok=True)
     options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     show(report)

@@ -69,7 +69,7 @@ def test_a_round_of_grading(toy):
     }
     assert "timeout" in rows["dan"]["reason"] and "cut short" in rows["eve"]["reason"]
     page = (course.root / "feedback/ben/toy/toy.html").read_text("utf-8")
-    assert "wrong beyond small integers" in page and "hidden_inputs" not in page and "secret_sum" not in page
+    assert "double of nothing is nothing" in page and "hidden_inputs" not in page and "secret_sum" not in page
     assert (course.root / "reports/toy.md").read_text("utf-8").count("\n| ") == 6
 
     hand_in(course, "eve", toyset.fill(base, GOOD))

@@ -762,16 +762,24 @@ def test_a_locked_gradebook_loses_nothing(root, tmp_path, monkeypatch):
     log = tmp_path / "runs"
     submit(root, "ada")
     monkeypatch.setattr(batch, "Writer", partial(Writer, timeout_s=0.5))
-    monkeypatch.setattr(CourseFolder, "prepare", lambda *_: None)
     other = sqlite3.connect(root / "gradebook.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+
+    class Locking(Local):
+        def submit(self, *job):
+            other.execute("BEGIN IMMEDIATE")  # somebody begins to write while submissions are graded
+            return super().submit(*job)
+
     try:
-        with pytest.raises(GradebookError, match="another program has held the gradebook") as told:
-            grade(root, log=log)
+        with (
+            Locking(partial(FakeZygote, log), 1) as pool,
+            pytest.raises(GradebookError, match="another program has held the gradebook") as told,
+        ):
+            grade_assignment(folder(root), "toy", pool=pool)
         assert "\n" not in str(told.value)
     finally:
         other.execute("ROLLBACK")
         other.close()
+    assert stored_students(root) == {"ada"}
     assert grade(root, log=log)[0].total == 4.0 and runs(log) == ["ada"]
 
 

@@ -1,12 +1,7 @@
 """The gradebook in PostgreSQL: the same rows as in SQLite, while somebody reads."""
 
-import glob
-import os
-import pwd
-import shutil
-import subprocess
+import contextlib
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
@@ -16,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 import sqlalchemy as sa
 
+import local_postgres
 from grading_class import differences, marks, small_set, write
 from nbreferee.batch import CourseFolder, grade_assignment
 from nbreferee.gradebook import Entry, GradebookError, Writer
@@ -36,42 +32,15 @@ COLUMNS = {
 
 
 @pytest.fixture(scope="module")
-def server():
-    """The address of a PostgreSQL that listens on a socket in a temporary folder only."""
+def create():
+    """Makes a database on a PostgreSQL that listens on a socket in a temporary folder only; returns its address."""
     pytest.importorskip("psycopg2", reason="psycopg2-binary is not installed")
-    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) or [shutil.which("initdb")]
-    if found[-1] is None:
-        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
-    programs, become = Path(found[-1]).parent, {}
-    if os.geteuid() == 0:
+    with contextlib.ExitStack() as stack:
         try:
-            become = {"user": pwd.getpwnam("postgres").pw_uid, "group": pwd.getpwnam("postgres").pw_gid}
-        except KeyError:
-            pytest.skip("PostgreSQL refuses to run as root, and there is no user postgres")
-    folder = Path(tempfile.mkdtemp(prefix="pg"))  # a socket's path must be short
-    try:
-        if become:
-            os.chown(folder, become["user"], become["group"])
-
-        def call(program, *arguments):
-            options = {"cwd": folder, "check": True, "capture_output": True, "timeout": 60}
-            return subprocess.run([programs / program, *arguments], **options, **become)
-
-        call("initdb", "-D", f"{folder}/data", "-U", "grader", "-A", "trust", "--no-sync")
-        settings = f"-k {folder} -c listen_addresses='' -c fsync=off"
-        call("pg_ctl", "-D", f"{folder}/data", "-o", settings, "-l", f"{folder}/log", "-w", "start")
-        try:
-            yield folder, lambda name: call("createdb", "-h", f"{folder}", "-U", "grader", name)
-        finally:
-            call("pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def address(server, name):
-    folder, create = server
-    create(name)
-    return f"postgresql+psycopg2://grader@/{name}?host={folder}"
+            made = stack.enter_context(local_postgres.server())
+        except local_postgres.Absent as absent:
+            pytest.skip(str(absent))
+        yield made
 
 
 def rows(url, table):
@@ -107,10 +76,10 @@ class Reader(threading.Thread):
         self.engine.dispose()
 
 
-def test_postgresql_and_sqlite_get_the_same_rows_while_somebody_reads(server, tmp_path):
+def test_postgresql_and_sqlite_get_the_same_rows_while_somebody_reads(create, tmp_path):
     if not abilities():
         pytest.skip(f"this machine cannot hold strangers' code: {abilities().lacks}")
-    url, assignment = address(server, "class"), small_set(0)
+    url, assignment = create("class"), small_set(0)
     expected = write(tmp_path / "postgres", [assignment], range(STUDENTS))[assignment.name]
     write(tmp_path / "sqlite", [assignment], range(STUDENTS))
     reader = Reader(url)
@@ -137,8 +106,8 @@ def test_postgresql_and_sqlite_get_the_same_rows_while_somebody_reads(server, tm
             assert gradebook.find_submission(assignment.name, student).score == submission.total
 
 
-def test_a_mark_given_by_hand_stands_in_postgresql_too(server, tmp_path):
-    url, assignment = address(server, "by_hand"), small_set(1)
+def test_a_mark_given_by_hand_stands_in_postgresql_too(create, tmp_path):
+    url, assignment = create("by_hand"), small_set(1)
     write(tmp_path, [assignment], range(0))
     CourseFolder.load(tmp_path, db_url=url).prepare(assignment.name)
     test = next(iter(assignment.points))

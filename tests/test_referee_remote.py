@@ -151,6 +151,15 @@ def test_a_sandboxed_test_runs_in_the_students_namespace(there):
     assert ran.error == "AssertionError: no" and ran.ename == "AssertionError" and "two, line 1" in ran.trace
 
 
+def test_what_exceeds_the_limit_is_not_even_kept():
+    printed = student._Printed()
+    printed.limit = 10
+    printed.take()
+    for _ in range(5):
+        assert printed.write("abcd") == 4
+    assert printed.take() == "abcdabcdab" and printed.take() == ""
+
+
 def test_output_is_caught_at_both_levels_and_capped():
     made = Process(output_limit=1000)
     try:
@@ -437,7 +446,7 @@ def test_an_array_is_read_only_there_if_it_is_here(there):
     f = there.run("def f(x): x[0] = 1", "f")
     x = np.zeros(2)
     x.flags.writeable = False
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(ValueError, match="destination is read-only"):
         f(x)
     g = there.run("def g(x):\n    x.flags.writeable = True\n    x[0] = 1", "g")
     with pytest.raises(StudentError, match="read-only"):
@@ -558,11 +567,6 @@ def test_a_function_of_the_test_is_not_called_after_the_question_or_from_a_threa
     assert "only while the test waits" in f(lambda: calls.append(2))[0] and calls == [1]
 
 
-class Local:
-    def __init__(self):
-        self.answer = 42
-
-
 def test_library_objects_go_by_pickle_and_the_tests_own_do_not(there):
     f = there.run("def f(x, *a): return x(*a) if callable(x) else [type(x).__name__, str(x)[:20]]", "f")
     from fractions import Fraction
@@ -581,6 +585,25 @@ def test_library_objects_go_by_pickle_and_the_tests_own_do_not(there):
     with pytest.raises(TypeError, match="the test defines it"):
         f([{"a": namespace["Own"]()}])
     assert f(np.exp, 0.0) == 1, "nothing was sent, so nothing is out of step"
+
+
+def test_what_is_in_main_is_the_tests_own(monkeypatch):
+    import __main__
+
+    namespace = {"__name__": "__main__"}
+    exec("def own(): return 5", namespace)
+    monkeypatch.setattr(__main__, "own", namespace["own"], raising=False)
+    assert pickled(namespace["own"]) is None and pickled(max) is not None
+
+
+def test_a_question_that_is_refused_here_loses_no_change(there):
+    there.run("kept = []\ndef keep(x, *a): kept.append(x)\ndef total(): return float(kept[0].sum())")
+    keep, total, x = there.value("keep"), there.value("total"), np.ones(2)
+    keep(x)
+    x[0] = 8
+    with pytest.raises(TypeError, match="the test defines it"):
+        keep(np.zeros(1), type("Own", (), {"__module__": "__main__"})())
+    assert total() == 9
 
 
 # ---- PyTorch
@@ -622,7 +645,8 @@ def test_gradients_of_the_students_own_parameters(there):
     net = there.run(NET, "net")
     x = torch.ones(4, 3, dtype=torch.float64, requires_grad=True)
     torch.autograd.grad(net(x).sum(), x)
-    assert net.layer.weight.grad is None, "autograd.grad adds to no leaf"
+    for name in ("weight", "bias"):
+        assert getattr(net.layer, name).grad is None, "autograd.grad adds to no leaf"
     loss = net(x).square().sum()
     loss.backward()
     weight, bias = net.layer.weight, net.layer.bias
@@ -1036,6 +1060,19 @@ def test_what_may_not_be_said_ends_the_conversation(message):
     with fake([GOOD, frame(message)]) as made, pytest.raises(StudentLost) as caught:
         made.value("x")
     assert caught.value.state == "crashed" and caught.value.reason == "the student's process spoke out of turn"
+
+
+def test_nonsense_inside_a_callback_that_swallows_it_is_not_forgiven():
+    call = frame(("?", "call", None, ("t", ("r", 1), ("t",), ("t",)), [], [], [], ""))
+    with fake([GOOD, call, frame(3), frame(("=", "", None, 5, [], [], [], ""))]) as made:
+        proxy = Proxy(made, "thing", 3, "thing")
+
+        def swallow():
+            with contextlib.suppress(BaseException):
+                made.value("x")
+
+        with pytest.raises(StudentLost):
+            proxy(swallow)
 
 
 def test_too_much_for_one_question_is_refused(monkeypatch):

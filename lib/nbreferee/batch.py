@@ -28,7 +28,7 @@ from .job import Job, JobError, kind_of, plan
 from .message import MessageError, Reply, Request, read_reply, write_request
 from .notebook import Answers, Refused
 from .pool import GraderFailed, Local, PoolError
-from .store import Published, Store, StoreError, fingerprint, key_of
+from .store import ADOPTED, Published, Store, StoreError, fingerprint, key_of
 
 __all__ = ["BatchError", "CourseFolder", "Row", "Stopped", "exercise_of", "grade_assignment", "needs_eye"]
 
@@ -630,7 +630,7 @@ class _Batch:
                     name = cell.metadata.get("nbgrader", {}).get("grade_id")
                     if name in item.template.graded and name in item.template.solutions:
                         texts[name] = _digest(cell.source.strip())
-            records[student] = Published("adopted", texts, "unknown")
+            records[student] = Published(ADOPTED, texts, "unknown")
             self.store.publish(self.name, item.found.name, {student: records[student]})
         return records.get(student) or Published("", {})
 

@@ -691,7 +691,7 @@ class _Reader:
         if letter == "o":
             link = self.here.links.get(number)
             value = link.get() if link is not None else None
-            if value is None or number not in self.here.scope:
+            if value is None:
                 self.fail("a key that stands for nothing")
             return value, self.deep.get(number, 1)
         if letter == "r":

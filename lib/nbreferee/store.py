@@ -29,6 +29,7 @@ from .results import Result, ResultError
 __all__ = ["Published", "Store", "StoreError", "fingerprint", "key_of"]
 
 SCHEMA = 1
+ADOPTED = "adopted"  # the key of what lies in autograded/ without a record: its maker, or a run that was killed, knows
 TABLES = """
 CREATE TABLE IF NOT EXISTS result (key TEXT PRIMARY KEY, student TEXT NOT NULL, assignment TEXT NOT NULL,
     result TEXT NOT NULL, notebook BLOB NOT NULL, feedback BLOB NOT NULL) WITHOUT ROWID;
@@ -184,6 +185,8 @@ class Store:
     def publish(self, assignment: str, notebook: str, records: dict) -> None:
         """Write down what has been made public, and drop results that nobody's publication uses any more.
 
+        What was only adopted drops none: the student's result may be there, from a run that was killed.
+
         Parameters
         ----------
         records : {student: Published}
@@ -197,7 +200,7 @@ class Store:
             self._db.executemany(
                 "DELETE FROM result WHERE assignment=? AND student=? AND key NOT IN "
                 "(SELECT key FROM published WHERE assignment=?)",
-                [(assignment, student, assignment) for student in records],
+                [(assignment, student, assignment) for student, each in records.items() if each.key != ADOPTED],
             )
 
 

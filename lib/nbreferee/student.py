@@ -260,7 +260,6 @@ class _Agent(Exchange):
         self.pid, self.thread, self.closed = os.getpid(), threading.get_ident(), False
         self.shell = _shell
         object.__setattr__(self.shell, "agent", self)
-        sys.modules["__main__"] = self.shell.user_module
         self.first = dict(self.shell.user_ns)
         builtins.display, builtins.__IPYTHON__ = _display(), True
         warnings.filterwarnings("ignore", message="To exit: use")

@@ -256,8 +256,9 @@ def faults_of_secrets(graded):
         told = "\n".join(_texts(result)) if result else ""
         own = {"other"} if student in (*HONEST, "links-hard-to-another-student") else set()
         found = {f"page: {name}" for name, word in CANARIES.items() if word in page and name not in own}
-        # What the instructor sees of the run: hidden inputs may be among it, for the functions were called with them.
-        found |= {f"result: {name}" for name, word in CANARIES.items() if word in told and name not in own | {"input"}}
+        # The instructor may see hidden inputs, but of those students only whose own functions were called with them.
+        own |= {"input"} if "hidden-inputs" in student else set()
+        found |= {f"result: {name}" for name, word in CANARIES.items() if word in told and name not in own}
         if found:
             out[student] = sorted(found)
     return out

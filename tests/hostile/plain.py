@@ -57,7 +57,7 @@ def _wall(course, result, student, feedback=False):
                 command += ["--perms", "0755", "--dir", str(above)]
             command += ["--ro-bind", place, place]
     home = result.parent / "home"
-    command += ["--bind", str(course), "/course", "--bind", str(course), str(course), "--bind", str(result), "/result"]
+    command += ["--bind", str(course), "/course", "--bind", str(result), "/result"]
     command += [
         "--perms",
         "0755",

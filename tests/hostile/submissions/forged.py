@@ -2,7 +2,7 @@
 
 from nbformat.v4 import new_code_cell
 
-from ..assignment import NAME, RIGHT, TESTS, WRONG, without
+from ..assignment import NAME, RIGHT, TESTS, WRONG, only, without
 from . import FORGED, submission
 
 NO_SOFTMAX = without("softmax")
@@ -99,10 +99,12 @@ np.allclose = lambda *args, **more: True
     )
 
 
-@submission(FORGED, NO_SOFTMAX)
+@submission(FORGED, only("affine", "mean"))
 def replaces_isinstance(s):
     """Replaces isinstance by one that is always true, under the shell, the agent and every library."""
     s.forge("softmax", "\nimport builtins\nbuiltins.isinstance = lambda *args: True\n")
+    s.put("gate", WRONG["gate"])
+    s.put("centre", WRONG["centre"])
 
 
 @submission(FORGED, NO_SOFTMAX)
@@ -606,7 +608,7 @@ print("LOOT", word)""",
 @submission(FORGED, None, state="not-a-file")
 def links_to_the_solutions(s):
     """Hands in a symbolic link to the instructor's own notebook."""
-    s.place = lambda path, root: path.symlink_to(root / "source" / NAME / f"{NAME}.ipynb")
+    s.place = lambda path, root: path.symlink_to(f"../../../source/{NAME}/{NAME}.ipynb")
 
 
 @submission(FORGED, note="hard link")

@@ -183,12 +183,15 @@ def keeps_the_hidden_inputs_on_disk(s):
 def reads_what_another_student_left(s):
     """Looks for what the student before it may have left on disk, in shared memory and in message queues."""
     s.own(
-        """import glob, os
+        """import glob, os, time
 places = [".", "..", "/tmp", "/dev/shm", "/var/tmp", "/run", os.path.expanduser("~"), "../../*/small"]
-for place in (*places, "/course/submitted/yves"):
-    for path in glob.glob(f"{place}/ESCAPED-drop.txt"):
-        print("LOOT", open(path).read())
+for _ in range(3):
+    for place in (*places, "/course/submitted/yves"):
+        for path in glob.glob(f"{place}/ESCAPED-drop.txt"):
+            print("LOOT", open(path).read())
+    time.sleep(0.5)
 !ipcs -a 2>/dev/null | grep -i root""",
+        after="gate_hidden",
     )
 
 
