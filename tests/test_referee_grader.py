@@ -246,6 +246,64 @@ def test_an_object_that_equals_everything_equals_nothing(body):
     assert result.points == 0
 
 
+HIDDEN = "### BEGIN HIDDEN TESTS\nassert double(4711) == 9422\n### END HIDDEN TESTS"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "def double(x):\n    raise ValueError(f'{x}')",
+        "def double(x):\n    exec(compile(f'raise ValueError(  {x})', '<answer>', 'exec'))",
+        "seen = []\ndef double(x):\n    seen.append(x)\n    if x == 3: raise ValueError(f'{seen}')\n    return 0",
+    ],
+)
+def test_an_answer_cannot_tell_what_a_hidden_test_asked(answer):
+    """Not in the hidden test's error, and not later: shown tests have all been run before it."""
+    cells = [DOUBLE[1], check("hidden", HIDDEN), check("shown", "double(1)\nassert double(3) == 6")]
+    result = marks(cells, {"answer": answer})
+    assert result.points == 0
+    told = "".join(test.message + test.trace + test.output for test in result.tests)
+    assert "4711" not in told and result.by_test["hidden"].message
+    assert result.by_test["shown"].state == "failed"
+
+
+def test_a_hidden_error_is_told_by_kind_and_line():
+    cells = [DOUBLE[1], check("hidden", HIDDEN)]
+    test = marks(cells, {"answer": "def double(x):\n    # twice\n    return x + [x]"}).tests[0]
+    assert test.message == "your code raised TypeError" and "return x + [x]" in test.trace
+
+
+def test_a_hidden_test_that_later_cells_need_runs_in_its_place():
+    cells = [
+        DOUBLE[1],
+        check("first", "### BEGIN HIDDEN TESTS\ndef same(a, b):\n    assert a == b\n### END HIDDEN TESTS"),
+        check("second", "same(double(1), 2)"),
+    ]
+    assert marks(cells, {"answer": DOUBLE[1].source.replace("FACTOR", "2")}).points == 2
+
+
+def test_a_hidden_test_sees_what_stood_at_its_place():
+    cells = [
+        asked("answer", "x = 1"),
+        check("hidden", "### BEGIN HIDDEN TESTS\nassert x == 1\n### END HIDDEN TESTS"),
+        asked("second", "x = 2"),
+        check("shown", "assert x == 2"),
+    ]
+    assert marks(cells, {"answer": "x = 1", "second": "x = 2"}).points == 2
+
+
+def test_a_cell_is_not_blamed_for_a_process_that_a_test_has_spoilt():
+    cells = [*DOUBLE, asked("other", "def half(x):\n    return x / 2"), check("half", "assert half(4) == 2", 4)]
+    spoils = "import os, sys\nasked = []\ndef double(x):\n    asked.append(x)\n    return 2 * x"
+    other = "if asked: os._exit(1)\ndef half(x):\n    return x / 2"
+    assert marks(cells, {"answer": spoils, "other": other}).points == 7
+
+
+def test_an_answer_that_says_the_loop_is_over_ends_no_test():
+    cells = [DOUBLE[1], check("all", "for a, b in zip(map(double, [1, 2]), [2, 4]):\n    assert a == b")]
+    assert marks(cells, {"answer": "def double(x):\n    raise StopIteration"}).points == 0
+
+
 MEMORY = check(
     "memory", "### BEGIN HIDDEN TESTS\nassert double(5) == 10, 'the memory is too large'\n### END HIDDEN TESTS", 3,
     run="sandboxed", reason="it measures", needs=["shown"],

@@ -593,6 +593,7 @@ def test_what_is_in_main_is_the_tests_own(monkeypatch):
     namespace = {"__name__": "__main__"}
     exec("def own(): return 5", namespace)
     monkeypatch.setattr(__main__, "own", namespace["own"], raising=False)
+    monkeypatch.setattr(__main__, "__spec__", np.__spec__)  # as under python -m
     assert pickled(namespace["own"]) is None and pickled(max) is not None
 
 
@@ -1073,6 +1074,19 @@ def test_nonsense_inside_a_callback_that_swallows_it_is_not_forgiven():
 
         with pytest.raises(StudentLost):
             proxy(swallow)
+
+
+@pytest.mark.parametrize("gradient", [torch.ones(3), torch.ones(2, dtype=torch.float64), 1.0])
+def test_a_gradient_of_another_kind_ends_the_conversation(gradient):
+    result = frame(("=", "", None, ("o", 9), [(9, "x", (torch.ones(2), "graph", [2], False))], [], [], ""))
+    node, table = ("o", 11), []
+    if type(gradient) is torch.Tensor:
+        table.append((13, "x", (gradient, "leaf", True, False, False, None)))
+        gradient = ("o", 13)
+    answer = frame(("=", "", None, node, [*table, (11, "l", [gradient])], [], [], ""))
+    with fake([GOOD, result, answer]) as made, pytest.raises(StudentLost):
+        x = torch.ones(2, requires_grad=True)
+        Proxy(made, "thing", 3, "thing")(x).sum().backward()
 
 
 def test_too_much_for_one_question_is_refused(monkeypatch):

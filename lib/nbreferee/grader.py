@@ -4,6 +4,10 @@ The student's process runs given cells, answers and own cells. The tests run her
 instructor's (given cells, earlier tests) or the student's (what the answers are asked for), and the student's functions
 are proxies. If the student's process is lost in one test, that test fails, a new process replays the cells, and the
 other tests go on.
+
+Shown tests come first, all of them; then hidden ones, in a new process; then sandboxed ones, each in one of its own. So
+an answer that remembers what a hidden test asked cannot tell it in the message of a shown one, and of an error in a
+hidden test the student reads the kind and the line, not the text.
 """
 
 import ast
@@ -61,20 +65,31 @@ class _Run:
         self.line = self.student = None
         self.done = 0  # so many steps have been run on the student's side, and are replayed in a new process
         self.condemned = set()  # steps that cost a process are not run again
+        self.fresh = True  # no test has asked this process yet
         self.cells, self.verdicts, self.losses = {}, {}, 0
 
     def all(self):
-        steps = self.job.steps
+        steps, later = self.job.steps, _put_off(self.job.steps)
+        kept = {}  # what a test that is put off would have found on the trusted side
         for index, step in enumerate(steps):
-            if step.kind == TEST and step.run != SANDBOXED:
+            if index in later:
+                kept[index] = dict(self.trusted), dict(self.asked)
+            elif step.kind == TEST:
                 self.verdicts[step.name] = self.judge(step)
-            elif step.kind != TEST:
+            else:
                 self.on_student(index)
                 self.asked |= dict.fromkeys(step.asks, step.name)
                 if step.kind == GIVEN:
                     self.given(step)
+        if kept:
+            self.lose()
         for index, step in enumerate(steps):
-            if step.kind == TEST and step.run == SANDBOXED:
+            if index in kept and step.run != SANDBOXED:
+                self.trusted, self.asked = kept[index]
+                self.go_to(index)
+                self.verdicts[step.name] = self.judge(step)
+        for index, step in enumerate(steps):
+            if step.run == SANDBOXED:
                 self.verdicts[step.name] = self.judge_inside(index, step)
         tests = tuple(self.verdicts[step.name] for step in steps if step.kind == TEST)
         return Result(tests, tuple(self.cells[i] for i in sorted(self.cells)), time.monotonic() - self.began)
@@ -108,11 +123,20 @@ class _Run:
                 raise StudentLost("crashed", f"not run: the process had been lost {self.losses} times")
             self.line = self.start()
             self.student = Student(self.line.channel, output_limit=self.limits.output)
+            self.fresh = True
             for index in range(self.done):
                 self.run_cell(index)
                 if self.student is None:
                     break
         return self.student
+
+    def go_to(self, index):
+        """Let the process that there is run the cells up to this one; a new one will do so anyway."""
+        if self.student is not None:
+            for each in range(self.done, index):
+                if self.student is not None:
+                    self.run_cell(each)
+        self.done = index
 
     def on_student(self, index):
         """Run a cell there for the first time."""
@@ -137,12 +161,28 @@ class _Run:
         try:
             ran = self.student.cell(step.source, step.name or step.kind)
         except StudentLost as loss:
-            self.condemned.add(index)
+            fresh = self.fresh
             state, why = self.lost(loss)
-            self.note(index, state, why)
+            if fresh:
+                self.condemned.add(index)
+                self.note(index, state, why)
+            else:  # a test has been there before: the fault may be of its making, so once more, from the beginning
+                self.once_more(index)
+        except StudentError as error:
+            self.note(index, "failed", f"{error.ename}: {error}", error.trace)
         else:
             output = ran.output[: self.limits.output]
             self.note(index, "failed" if ran.error else "ran", ran.error or "", ran.trace or "", output)
+
+    def once_more(self, index):
+        before, self.done = self.done, index
+        try:
+            self.awake()
+        except StudentLost as loss:
+            self.note(index, "skipped", loss.reason)
+        else:
+            self.run_cell(index)
+        self.done = before
 
     # --- the trusted side ---
 
@@ -226,6 +266,7 @@ class _Run:
             self.student.calls.clear()
             self.student.output = ""
             space = self.namespace(step)
+            self.fresh = False
             self.student.calls.clear()
             self.student.deadline = self.deadline()
             with _quiet(printed), self.limited():
@@ -275,6 +316,9 @@ class _Run:
             if error.ename == "NotImplementedError":
                 return "unanswered", "nothing was written into the answer yet", "", ""
             state = "memory" if error.ename == "MemoryError" else "failed"
+            if step.hidden:
+                kind = error.ename if hasattr(builtins, error.ename) else "an error of its own"
+                return state, f"your code raised {kind}", "", self.own_lines(error.trace)
             return state, f"your code raised {error.ename}{': ' + text if text else ''}", "", error.trace
         if isinstance(error, AssertionError):
             mistake = getattr(error, "mistake", "")
@@ -288,6 +332,13 @@ class _Run:
         if isinstance(error, MemoryError):
             return "invalid", "what the answer returned needs more memory than a test may take", "", ""
         return "invalid", f"the test cannot use what the answer returned ({type(error).__name__}: {text})", "", ""
+
+    def own_lines(self, trace):
+        """Of a trace that a stranger's process tells, the lines that stand in the submission."""
+        mine = [step.source for step in self.job.steps if step.kind in (ANSWER, OWN)]
+        mine = {line.strip() for source in mine for line in source.split("\n")}
+        found = (re.fullmatch(r"[→ ] *\d+  (.*)", line) for line in trace.split("\n"))
+        return "\n".join(line.string for line in found if line and line[1].strip() in mine)
 
     def missing(self, name, text):
         """(state, message) for a name that nobody has defined."""
@@ -327,6 +378,21 @@ class _Run:
             message = "the test did not pass"
         output = "" if step.hidden else ran.output
         return self.verdict(step, "failed", 0.0, began, message, output=output)
+
+
+def _put_off(steps):
+    """The tests that run after all others: sandboxed ones, and hidden ones whose names no later cell needs."""
+    later, needed = set(), set()
+    for index in reversed(range(len(steps))):
+        step = steps[index]
+        if step.kind == TEST and (step.run == SANDBOXED or (step.hidden and not needed & set(bound(step.source)))):
+            later.add(index)
+        elif step.kind in (TEST, GIVEN):
+            try:
+                needed |= set(_globals(step.source))
+            except (SyntaxError, ValueError):
+                pass
+    return later
 
 
 @contextlib.contextmanager

@@ -78,8 +78,13 @@ def _clean(text, limit):
 
 @lru_cache(maxsize=64)
 def _error_type(names):
-    """A StudentError that is also the first built-in exception of these."""
+    """A StudentError that is also the first built-in exception of these.
+
+    None that Python itself obeys: a StopIteration out of an answer would end the loops of a test before it has looked.
+    """
     for name in names:
+        if name in ("StopIteration", "StopAsyncIteration", "GeneratorExit"):
+            continue
         kind = getattr(builtins, name, None)
         if kind is None and name == "LinAlgError":
             kind = np.linalg.LinAlgError

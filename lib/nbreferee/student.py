@@ -6,6 +6,7 @@ names, close standard output, start threads, change the working directory, raise
 
 import builtins
 import contextlib
+import importlib
 import io
 import os
 import subprocess
@@ -197,6 +198,9 @@ def prepare() -> None:
     global _shell
     if _shell is not None:
         return
+    if torch_here():  # torch.autograd.grad imports it when first called: half a second, and a stranger's `builtins`
+        with contextlib.suppress(ImportError):
+            importlib.import_module("torch.fx.experimental.symbolic_shapes")
     main, hook, display = sys.modules["__main__"], sys.excepthook, sys.displayhook
     names = dict(vars(builtins))
     try:

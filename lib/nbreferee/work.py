@@ -35,7 +35,8 @@ def answer(request: Request, start) -> Reply:
     result = request.result or grade(request.job, start)
     if request.template is None:
         return Reply(result)
-    notebook = autograded(request.template, request.answers, result)
+    stubs = {"code_stub": request.code_stub, "text_stub": request.text_stub}
+    notebook = autograded(request.template, request.answers, result, **stubs)
     page = feedback(request.template, request.answers, result, title=request.title, extra=request.extra)
     return Reply(result, v4.writes(notebook), page)
 

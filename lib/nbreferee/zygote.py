@@ -281,7 +281,7 @@ class Zygote:
         order = {"control": theirs.fileno(), "front": front, "preload": list(preload), "grader": grader}
         order |= {"student": student, "policy": _fields(policy), "user": user, "unsafe": unsafe}
         command = [] if unsafe else outer
-        command += [sys.executable, "-I", "-B", "-c", BOOT, json.dumps(order)]
+        command += [os.path.abspath(sys.executable), "-I", "-B", "-c", BOOT, json.dumps(order)]
         started = threading.Event()
         # The kernel kills the zygote when the *thread* that started it ends, so one is kept for that.
         self._keeper = threading.Thread(target=self._keep, args=(command, theirs, started), daemon=True)
