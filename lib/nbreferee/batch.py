@@ -265,7 +265,8 @@ def _why(result):
 
 
 def _line(error):
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    """One line, in which nothing that a stranger wrote is hidden."""
+    return " ".join(feedback.visible(str(error)).split())[:300] or type(error).__name__
 
 
 @contextlib.contextmanager

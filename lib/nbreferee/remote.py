@@ -517,7 +517,7 @@ class Student(Exchange):
         ename, names, message, trace, number = told
         if not all(type(x) is str for x in (ename, message, trace)) or type(number) is not int:
             raise Garbled("no error")
-        if type(names) is not tuple or len(names) > 50 or not all(type(x) is str for x in names):
+        if type(names) is not tuple or len(names) > 50 or not all(type(x) is str and len(x) <= 80 for x in names):
             raise Garbled("no error")
         if 0 < number <= len(self._raised):
             return self._raised[number - 1]

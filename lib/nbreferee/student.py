@@ -395,7 +395,8 @@ class _Agent(Exchange):
         """An exception in words: type's name, names of the built-in types that it is, text, own lines, number."""
         number = next((n for known, n in self.errors if known is error), 0)
         kind = type(error)
-        names = tuple(base.__name__ for base in kind.__mro__ if base.__module__ in ("builtins", "numpy.linalg"))
+        names = [base.__name__ for base in kind.__mro__ if base.__module__ in ("builtins", "numpy.linalg")]
+        names = tuple(name for name in names if len(name) <= 80)[:50]
         return codec._kind(error), names, _text(error), self.trace(error), number
 
     def failure(self, told):
