@@ -147,6 +147,19 @@ def test_a_name_that_a_test_binds_belongs_to_the_tests_from_then_on():
     assert states(marks(cells, mine)) == {"first": "passed", "second": "failed"}
 
 
+def test_an_answer_may_change_its_arguments_only_where_the_test_says_so():
+    """Or it would make the numbers from which the test computes what it wants."""
+    sums = "data = [3, 1, 2]\ngot = total(data)\nassert got == sum(data)"
+    cells = [asked("answer", "def total(x):\n    return sum(x)"), check("plain", sums)]
+    result = marks(cells, {"answer": "def total(x):\n    x.clear()\n    return 0"}).tests[0]
+    assert result.points == 0 and result.message == "you changed your argument; work on a copy"
+    assert marks(cells, {"answer": "def total(x):\n    return x[0] + x[1] + x[2]"}).points == 1
+    in_place = "data = [3, 1, 2]\norder(data)\nassert data == [1, 2, 3]"
+    cells = [asked("answer", "def order(x):\n    x.sort()"), check("sorts", in_place, changes=True)]
+    assert marks(cells, {"answer": "def order(x):\n    x.sort()"}).points == 1
+    assert marks(cells, {"answer": "def order(x):\n    return sorted(x)"}).points == 0
+
+
 def test_given_cells_run_on_both_sides():
     cells = [
         given("BASE = 10"),

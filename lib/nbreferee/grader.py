@@ -23,7 +23,7 @@ import time
 import traceback
 
 from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, Job, bound
-from .remote import Proxy, Student, StudentError, StudentLost
+from .remote import Meddled, Proxy, Student, StudentError, StudentLost
 from .results import CellResult, Result, TestResult
 
 __all__ = ["grade"]
@@ -268,6 +268,7 @@ class _Run:
             space = self.namespace(step)
             self.fresh = False
             self.student.calls.clear()
+            self.student.may_change = step.changes
             self.student.deadline = self.deadline()
             with _quiet(printed), self.limited():
                 exec(code, space)
@@ -312,6 +313,8 @@ class _Run:
     def explain(self, error, step, space):
         """(state, message, known mistake, the student's lines) for what a test raised."""
         text = str(error).strip()
+        if isinstance(error, Meddled):
+            return "failed", text, "", ""
         if isinstance(error, StudentError):
             if error.ename == "NotImplementedError":
                 return "unanswered", "nothing was written into the answer yet", "", ""

@@ -60,6 +60,7 @@ class Step:
     run : split or sandboxed; tests only.
     needs : names of the tests without which a sandboxed one counts nothing.
     hidden : whether the released version shows less of this test.
+    changes : whether an answer may change the arguments that a split test gives it, as one that sorts in place does.
     asks : names that an answer is asked for: those that the instructor's own solution binds, and those that the
         cell's metadata list under ``asks``. Tests take them from the student, every other name that is defined on the
         trusted side from there.
@@ -73,6 +74,7 @@ class Step:
     needs: tuple = ()
     hidden: bool = False
     asks: tuple = ()
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,4 +168,4 @@ def _test(cell, name, flags, before):
     if run == SPLIT and needs:
         raise JobError(f"{name} runs split and needs {', '.join(needs)}; only a sandboxed test needs others")
     hidden = "### BEGIN HIDDEN TESTS" in cell.source
-    return Step(TEST, name, cell.source, float(points), run, needs, hidden)
+    return Step(TEST, name, cell.source, float(points), run, needs, hidden, changes=ours.get("changes") is True)

@@ -76,6 +76,12 @@ def _clean(text, limit):
     return text[:limit].encode("utf-8", "backslashreplace").decode()
 
 
+class Meddled(StudentError):
+    """The student's code changed an argument of the test's. The text is ours."""
+
+    message = "you changed your argument; work on a copy"
+
+
 @lru_cache(maxsize=64)
 def _error_type(names):
     """A StudentError that is also the first built-in exception of these.
@@ -207,7 +213,8 @@ class Student(Exchange):
     calls : the last 20 questions, as `nbreferee.results.Call`.
     output : what the student's code printed since this was last set.
     may_change : whether the student's code may change arrays, lists, … that it is given. If not, a question in which it
-        does raises StudentError.
+        does raises Meddled: a test that computes what it wants from an argument afterwards would compute it from the
+        student's numbers.
 
     Examples
     --------
@@ -223,7 +230,7 @@ class Student(Exchange):
         self.output_limit = output_limit
         self.deadline = time.monotonic() + 60
         self.calls, self.output = [], ""
-        self.may_change = True
+        self.may_change = False
         self._lost, self._begun, self._touched = None, False, False
         self._raised, self._verdict = [], None
 
@@ -346,7 +353,7 @@ class Student(Exchange):
         if outermost and self._verdict is not None:
             raise self._verdict
         if outermost and self._touched and not self.may_change:
-            raise _student_error("ValueError", ("ValueError",), "your code changed its argument: work on a copy", "")
+            raise Meddled(Meddled.message)
 
     def _lose(self, state, reason):
         self._lost = self._lost or (state, reason)

@@ -86,6 +86,8 @@ def _wrong(who: str, result: Result):
             yield f"{test.name} is at fault itself: {test.message}"
         elif test.points != want:
             cure = "" if who == "reference" else " The untouched version must earn nothing."
+            if who == "reference" and test.message.startswith("you changed your argument"):
+                cure = ' If that is asked for, put "nbreferee": {"changes": true} into the metadata of the test.'
             yield f"{who}: {test.name} gives {test.points:g} instead of {want:g} ({test.state}). {test.message}{cure}"
 
 
