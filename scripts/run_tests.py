@@ -26,6 +26,8 @@ SLOW = (
     "test_faults*",
     "test_minilm*",
     "test_bench*",
+    "test_referee_[!cglest]*",
+    "test_referee_cluster*",
 )
 
 

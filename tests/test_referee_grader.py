@@ -8,7 +8,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from nbreferee.job import JobError, RunLimits, plan
 from nbreferee.notebook import Answers, Own
-from nbreferee.pool import Local
+from nbreferee.pool import GraderFailed, Local
 from nbreferee.sandbox import Policy, abilities
 from nbreferee.zygote import Zygote
 
@@ -152,7 +152,10 @@ def test_an_answer_may_change_its_arguments_only_where_the_test_says_so():
     sums = "data = [3, 1, 2]\ngot = total(data)\nassert got == sum(data)"
     cells = [asked("answer", "def total(x):\n    return sum(x)"), check("plain", sums)]
     result = marks(cells, {"answer": "def total(x):\n    x.clear()\n    return 0"}).tests[0]
-    assert result.points == 0 and result.message == "you changed your argument; work on a copy"
+    assert (
+        result.points == 0
+        and result.message == "you changed your argument, or what you returned before; work on a copy"
+    )
     assert marks(cells, {"answer": "def total(x):\n    return x[0] + x[1] + x[2]"}).points == 1
     in_place = "data = [3, 1, 2]\norder(data)\nassert data == [1, 2, 3]"
     cells = [asked("answer", "def order(x):\n    x.sort()"), check("sorts", in_place, changes=True)]
@@ -315,6 +318,14 @@ def test_a_cell_is_not_blamed_for_a_process_that_a_test_has_spoilt():
 def test_an_answer_that_says_the_loop_is_over_ends_no_test():
     cells = [DOUBLE[1], check("all", "for a, b in zip(map(double, [1, 2]), [2, 4]):\n    assert a == b")]
     assert marks(cells, {"answer": "def double(x):\n    raise StopIteration"}).points == 0
+
+
+def test_a_fault_of_the_grader_is_no_mark():
+    """A student's process that ends before it has run anything: nobody gets a 0 for that."""
+    with Local(partial(Zygote, student="os:getpid", unsafe=not abilities()), workers=1) as pool:
+        job = plan(new_notebook(cells=DOUBLE), Answers({"answer": "def double(x): return 2 * x"}, (), (), ()), LIMITS)
+        with pytest.raises(GraderFailed):
+            pool.run(job).result()
 
 
 MEMORY = check(

@@ -606,7 +606,7 @@ MESSAGE = {
         "forgets": "later queries see",
         "no-scale": "not divided by the square root",
         "unstable": "subtract each row's largest score",
-        "mutates": "you changed them",
+        "mutates": "you changed your argument",
     },
     "translate": {
         "inverted": "you forbid what our mask allows",

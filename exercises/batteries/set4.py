@@ -866,7 +866,7 @@ MESSAGE = {
         "unmixed-cotangent": "go back through B",
         "mixed-meets": "yours are the mixed ones",
         "unstable": "subtract each row's largest mixed score",
-        "mutates": "every entry is 0.7071 times",
+        "mutates": "you changed your argument",
     },
     "fused": {
         "packed": "you read all queries first",
@@ -950,7 +950,7 @@ MESSAGE = {
         "interleaved": "you took every h-th row",
         "padding": "select the real positions",
         "times-zero": "0 times nan is nan",
-        "mutates": "you changed your argument H",
+        "mutates": "you changed your argument",
         "singles": "what each head costs alone",
         "linear": "the gradient only",
         "not-halved": "mind the half",
@@ -974,7 +974,7 @@ MESSAGE = {
         "no-g": "nothing comes back through g",
         "f-first": "g was called last, so it is undone first",
         "runs-twice": "called the 8 parts 16 times",
-        "in-place": "of a second backward pass",
+        "in-place": "you changed your argument",
         "mutates": "you changed your argument",
     },
     "cost": {

@@ -674,7 +674,7 @@ MESSAGE = {
         "computes-all": "was given 4 sequences",
         "mutates": "you changed your argument",
         "mutates-cotangent": "you changed your argument",
-        "in-place": "what a layer was given or has returned",
+        "in-place": "you changed your argument",
     },
     "halves": {
         "truncated": "high is rounded, not cut off",

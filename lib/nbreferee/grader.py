@@ -26,10 +26,14 @@ from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, Job, bound
 from .remote import Meddled, Proxy, Student, StudentError, StudentLost
 from .results import CellResult, Result, TestResult
 
-__all__ = ["grade"]
+__all__ = ["GraderError", "grade"]
 
 KEPT_CALLS = 3
 LOST = {"crashed": "your code ended the process", "timeout": "the time was over", "memory": "the memory was used up"}
+
+
+class GraderError(RuntimeError):
+    """The grader failed, not the student; no mark may come of it."""
 
 
 class _TooSlow(BaseException):
@@ -47,6 +51,10 @@ def grade(job: Job, start) -> Result:
     Returns
     -------
     Result. Whatever the student's code does, every test has a state.
+
+    Raises
+    ------
+    GraderError : a student's process cannot be had; nobody is to blame but the grader.
     """
     run = _Run(job, start)
     try:
@@ -124,11 +132,21 @@ class _Run:
             self.line = self.start()
             self.student = Student(self.line.channel, output_limit=self.limits.output)
             self.fresh = True
+            self.greet()
             for index in range(self.done):
                 self.run_cell(index)
                 if self.student is None:
                     break
         return self.student
+
+    def greet(self):
+        """See that the new process answers. No student's code has run in it, so if it does not the fault is ours."""
+        self.student.deadline = self.deadline()
+        try:
+            self.student.names(())
+        except StudentLost as loss:
+            how = self.line.ended(1)
+            raise GraderError(f"a student's process was lost before it ran anything: {how or loss.reason}") from None
 
     def go_to(self, index):
         """Let the process that there is run the cells up to this one; a new one will do so anyway."""

@@ -85,7 +85,8 @@ class Job:
     limits: RunLimits = field(default_factory=RunLimits)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        steps = [{name: getattr(step, name) for name in Step.__slots__} for step in self.steps]
+        return json.dumps({"steps": steps, "limits": asdict(self.limits)}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "Job":

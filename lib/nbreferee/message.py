@@ -98,7 +98,7 @@ def read_request(message: bytes) -> Request:
     try:
         return Request(
             Job.from_json(tree["job"]),
-            None if tree["template"] is None else nbformat.reads(tree["template"], 4),
+            None if tree["template"] is None else nbformat.v4.reads(tree["template"]),
             None if tree["answers"] is None else _answers(tree["answers"]),
             tree["title"],
             tree["extra"],

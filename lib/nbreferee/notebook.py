@@ -297,8 +297,10 @@ def _cell(raw, number, ids, wants_id, limits, log):
         level = raw.get("level")
         body = "#" * (level if _is_whole(level) and 1 <= level <= 6 else 1) + " " + " ".join(body.split("\n"))
     kind = KINDS[kind]
-    new = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell, "raw": v4.new_raw_cell}[kind]
-    cell = new(body, metadata=_flags(raw.get("metadata"), number, log))
+    # Not by v4.new_code_cell, which holds each cell against the schema: the whole notebook is, once, in the end.
+    cell = nbformat.from_dict({"cell_type": kind, "metadata": _flags(raw.get("metadata"), number, log), "source": body})
+    if kind == "code":
+        cell |= {"execution_count": None, "outputs": []}
     if kind != "code" and raw.get("attachments"):
         pictures = _pictures(raw["attachments"], number, log)
         if pictures:

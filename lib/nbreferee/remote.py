@@ -79,7 +79,7 @@ def _clean(text, limit):
 class Meddled(StudentError):
     """The student's code changed an argument of the test's. The text is ours."""
 
-    message = "you changed your argument; work on a copy"
+    message = "you changed your argument, or what you returned before; work on a copy"
 
 
 @lru_cache(maxsize=64)
