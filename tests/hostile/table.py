@@ -51,27 +51,36 @@ def rows(plain, ours):
 
 def _said(row):
     if not row:
-        return "–"
+        return "not tried"
     points = "" if row["points"] is None else f"{row['points']:g}"
     return ": ".join(filter(None, (points, "; ".join(row["words"])))) or "–"
 
 
-def markdown(table):
-    """The table as Markdown, a part for each class."""
+def markdown(table, cell=lambda text: text.replace("|", "\\|")):
+    """The table as Markdown, a part for each class; ``cell`` makes a text safe to stand in it."""
     lines = []
     for kind in CLASSES:
         lines += [
-            f"### {kind[0].upper()}{kind[1:]}",
+            f"## {kind[0].upper()}{kind[1:]}",
             "",
             "| submission | just | plain nbgrader | nbreferee |",
             "|---|---|---|---|",
         ]
         for row in (row for row in table if row["class"] == kind):
             just = "–" if row["just"] is None else f"{row['just']:g}"
-            cells = (f"**{row['name']}** {row['what']}", just, _said(row["plain"]), _said(row["ours"]))
-            lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+            cells = [
+                cell(text.replace("\n", " ")) for text in (row["what"], just, _said(row["plain"]), _said(row["ours"]))
+            ]
+            cells[0] = f"**{row['name']}** {cells[0]}"
+            lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
+
+
+def joined():
+    """All rows: plain nbgrader's recorded outcomes, ours of the last test run (of the record if there was none)."""
+    stored = load(RECORD)
+    return rows(stored.get("plain", {}), load(BUILD).get("ours", {}) or stored.get("ours", {}))
 
 
 def load(path):
@@ -104,8 +113,7 @@ def main():
             write(RECORD, stored)
 
         record_plain(names, options.workers, options.keep, done)
-    table = rows(stored.get("plain", {}), load(BUILD).get("ours", {}) or stored.get("ours", {}))
-    print(markdown(table))
+    print(markdown(joined()))
 
 
 if __name__ == "__main__":
