@@ -375,3 +375,16 @@ def test_output_is_capped():
 def test_a_notebook_that_cannot_be_graded_is_refused_with_the_cure(cell, words):
     with pytest.raises(JobError, match=words):
         plan(new_notebook(cells=[nbformat.from_dict(cell)]), Answers({}, (), (), ()))
+
+
+def test_a_helper_of_one_name_in_two_answers_is_that_of_its_place():
+    """Hidden tests run late, but see their function with its own helper, as in the notebook."""
+    cells = [
+        asked("one", "def twice(x):\n    return 2 * x"),
+        check("first", "### BEGIN HIDDEN TESTS\nassert twice(4) == 8\n### END HIDDEN TESTS"),
+        asked("two", "def thrice(x):\n    return 3 * x"),
+        check("second", "### BEGIN HIDDEN TESTS\nassert thrice(4) == 12\n### END HIDDEN TESTS"),
+    ]
+    one = "def helper(x):\n    return 2 * x\ndef twice(x):\n    return helper(x)"
+    two = "def helper(x):\n    return 3 * x\ndef thrice(x):\n    return helper(x)"
+    assert states(marks(cells, {"one": one, "two": two})) == {"first": "passed", "second": "passed"}

@@ -5,9 +5,10 @@ instructor's (given cells, earlier tests) or the student's (what the answers are
 are proxies. If the student's process is lost in one test, that test fails, a new process replays the cells, and the
 other tests go on.
 
-Shown tests come first, all of them; then hidden ones, in a new process; then sandboxed ones, each in one of its own. So
-an answer that remembers what a hidden test asked cannot tell it in the message of a shown one, and of an error in a
-hidden test the student reads the kind and the line, not the text.
+Shown tests come first, all of them; then hidden ones; then sandboxed ones, each in a process of its own. So an answer
+that remembers what a hidden test asked cannot tell it in the message of a shown one, and of an error in a hidden test
+the student reads the kind and the line, not the text. If two cells bind one name, hidden tests run in a new process,
+in which no cell below their place has run.
 """
 
 import ast
@@ -89,12 +90,14 @@ class _Run:
                 self.asked |= dict.fromkeys(step.asks, step.name)
                 if step.kind == GIVEN:
                     self.given(step)
-        if kept:
+        in_place = kept and _rebinds(steps)
+        if in_place:
             self.lose()
         for index, step in enumerate(steps):
             if index in kept and step.run != SANDBOXED:
                 self.trusted, self.asked = kept[index]
-                self.go_to(index)
+                if in_place:
+                    self.go_to(index)
                 self.verdicts[step.name] = self.judge(step)
         for index, step in enumerate(steps):
             if step.run == SANDBOXED:
@@ -414,6 +417,17 @@ def _put_off(steps):
             except (SyntaxError, ValueError):
                 pass
     return later
+
+
+def _rebinds(steps):
+    """Whether two cells of the student's process bind one name, other than by an import."""
+    seen = set()
+    for step in steps:
+        names = set() if step.kind == TEST else set(bound(step.source, imports=False))
+        if names & seen:
+            return True
+        seen |= names
+    return False
 
 
 @contextlib.contextmanager

@@ -110,14 +110,15 @@ def kind_of(cell) -> str | None:
     return TEST if flags.get("grade") else GIVEN
 
 
-def bound(source: str) -> tuple:
+def bound(source: str, *, imports: bool = True) -> tuple:
     """The names that a cell binds at its top level; magics are skipped, and a cell that is no Python binds none."""
     lines = ("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
     try:
         table = symtable.symtable("\n".join(lines), "cell", "exec")
     except (SyntaxError, ValueError):
         return ()
-    return tuple(s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported())
+    here = (s for s in table.get_symbols() if s.is_assigned() or s.is_imported())
+    return tuple(s.get_name() for s in here if imports or not s.is_imported())
 
 
 def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | None = None) -> Job:
