@@ -116,6 +116,13 @@ def _alone(arguments):
     return subprocess.run([sys.executable, "-m", "nbreferee", *arguments], capture_output=True, text=True, timeout=60)
 
 
+def test_the_doctor_says_what_this_machine_can_isolate(toy):
+    done = run(toy[0], "doctor", walls=False)
+    assert done.returncode == (1 if WALLS else 0), done.stdout + done.stderr
+    assert ("This machine is ready." in done.stdout) != bool(WALLS)
+    assert "network" in done.stdout and "database" in done.stdout
+
+
 def test_settings_that_are_wrong_are_named(toy):
     course, _ = toy
     for text, words in (

@@ -113,7 +113,8 @@ def _parser():
     which(check)
     machine(check)
 
-    command("doctor", _doctor, "say what this machine can isolate and what is missing")
+    doctor = command("doctor", _doctor, "say what this machine can isolate and what is missing")
+    doctor.add_argument("--db", default="", metavar="URL", help="the gradebook (default: what nbgrader_config.py says)")
 
     export = command("export", _export, "write marks for a spreadsheet or a learning platform")
     export.add_argument("form", choices=["csv", "long", "canvas", "moodle", "moodle-import"])
@@ -280,7 +281,7 @@ def _check(options):
 def _doctor(options):
     from .doctor import main as diagnose
 
-    return diagnose()
+    return diagnose(["--course", str(options.course), "--db", _course(options).gradebook])
 
 
 def _export(options):
