@@ -9,11 +9,10 @@ exercises are independent, so the k-th of every exercise travel together: seven 
 submissions, plus the reference and the stub.
 """
 
-import atexit
 import importlib.util
 import json
 import sys
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -33,18 +32,14 @@ from nbreferee.zygote import Zygote  # noqa: E402
 SETTINGS = load(EXERCISES)
 
 
-@cache
-def referee():
-    """What grades here, and for students; without walls where the machine has none, for these answers are ours."""
-    make = partial(Zygote, preload=SETTINGS.preload, policy=SETTINGS.policy, unsafe=not abilities())
-    pool = Local(make, workers=2)
-    atexit.register(pool.close)
-    return pool
-
-
 def results(source, submissions):
-    """{who: Result} for `submissions`, {who: {grade id: code}}."""
-    return trial(source, submissions, SETTINGS, referee().run)
+    """{who: Result} for `submissions`, {who: {grade id: code}}, by what grades students.
+
+    Without walls where the machine has none, for these answers are ours.
+    """
+    make = partial(Zygote, preload=SETTINGS.preload, policy=SETTINGS.policy, unsafe=not abilities())
+    with Local(make, workers=2) as pool:
+        return trial(source, submissions, SETTINGS, pool.run)
 
 
 def folder_of(name):

@@ -92,5 +92,5 @@ def test_the_table_has_a_row_for_each_submission():
     rows = table.rows({"good": {"points": 12, "words": []}}, {})
     text = table.markdown(rows)
     assert len(rows) == len(corpus()) and text.count("\n| **") == len(rows)
-    assert "| 12 | 12 | – |" in text
+    assert "| 12 | 12 | not tried |" in text
     assert sum(NONE.values()) == 0

@@ -61,8 +61,8 @@ def test_the_jacobian_is_a_covariance(x, seed):  # fault: vjp without the row co
     compare(J.sum(-1), np.zeros_like(p), name="J 1", atol=1e-15)
     values = np.linalg.eigvalsh(J)
     assert values.min() > -1e-14 and values.max() <= 0.5 + 1e-14
-    zero = values < 1e-3 * p.min()  # every other eigenvalue is at least min p
-    assert zero.sum() == 1, "the kernel of J is spanned by ones"
+    if p.min() > 1e-11:  # every other eigenvalue is at least min p; rounding moves them all by some 1e-16
+        assert (values < 1e-3 * p.min()).sum() == 1, "the kernel of J is spanned by ones"
 
 
 @pytest.mark.claim("lem-softmax-jacobian")

@@ -237,6 +237,8 @@ def source():
         for name in tests:
             _, points, text = TESTS[name]
             cells.append(new_code_cell(text.rstrip("\n"), metadata=_meta(name, grade=True, points=points)))
+            if name == "centre_value":
+                cells[-1].metadata["nbreferee"] = {"run": "split", "changes": True}
             if name == "centre_inplace":
                 reason = "whether an argument was changed is seen in the student's process only"
                 how = {"run": "sandboxed", "reason": reason, "needs": ["centre_value"]}
