@@ -237,7 +237,7 @@ def source():
         for name in tests:
             _, points, text = TESTS[name]
             cells.append(new_code_cell(text.rstrip("\n"), metadata=_meta(name, grade=True, points=points)))
-            if name == "centre_value":
+            if name == "centre_value" or exercise == "softmax":  # nobody was told to leave the argument alone
                 cells[-1].metadata["nbreferee"] = {"run": "split", "changes": True}
             if name == "centre_inplace":
                 reason = "whether an argument was changed is seen in the student's process only"
