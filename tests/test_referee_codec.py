@@ -590,13 +590,14 @@ def read_or_refuse(data):
         value = decode(data, registry)
     except CodecError as error:
         assert "\n" not in str(error) and str(error).isprintable() and len(str(error)) < 250
-        return
+        return "refused"
     if b"r" not in data:
         assert listed(value)
         if not any(tag in data for tag in (b"h", b"S", b"Z")):
             again = encode(value)
             assert same(decode(again), value) and len(again) == len(data)
-    repr(value)
+    assert repr(value)
+    return "read"
 
 
 TAGS = st.sampled_from([bytes([b]) for b in b"NTFEifcsbltSZduynaxhr:"])
@@ -609,13 +610,14 @@ PIECES = (
 @given(st.lists(PIECES, max_size=30).map(b"".join) | st.binary(max_size=60))
 @settings(max_examples=500)
 def test_random_bytes_are_read_or_refused(body):
-    read_or_refuse(message(body))
+    whole = read_or_refuse(message(body))
+    assert read_or_refuse(message(body) + b"N") == "refused" or whole == "refused"  # nothing may follow a value
 
 
 @given(st.binary(max_size=30))
 @settings(max_examples=50)
 def test_random_messages_are_refused(data):
-    read_or_refuse(data)
+    assert read_or_refuse(data) == "refused" or data[:2] == b"R1"
 
 
 CORPUS = [
@@ -648,7 +650,8 @@ def test_damaged_messages_are_read_or_refused(data):
             body[at:at] = data.draw(PIECES)
         else:
             body[at:at] = data.draw(st.sampled_from(CORPUS))
-    read_or_refuse(message(bytes(body)))
+    whole = read_or_refuse(message(bytes(body)))
+    assert whole == "refused" or read_or_refuse(message(bytes(body[:-1]))) == "refused"  # a part of a value is none
 
 
 # --------------------------------------------------------------------------------------------------------------- frames

@@ -24,11 +24,10 @@ def graded(tmp_path_factory):
     return out
 
 
-def none(faults):
-    """Fail with a line for each fault."""
+def told(faults):
+    """A line for each fault, cut to what can be read."""
     lines = [f"{name}: {fault}" for name, fault in faults.items()] if isinstance(faults, dict) else list(faults)
-    if lines:
-        pytest.fail("\n".join(line[:600] for line in lines), pytrace=False)
+    return [line[:600] for line in lines]
 
 
 def test_the_corpus_is_whole():
@@ -52,32 +51,32 @@ def test_the_released_notebook_holds_no_canary():
 
 
 def test_every_mark_is_just(graded):
-    none(ours.faults_of_marks(graded))
+    assert told(ours.faults_of_marks(graded)) == []
 
 
 def test_every_submission_ends_in_its_state(graded):
-    none(ours.faults_of_states(graded))
+    assert told(ours.faults_of_states(graded)) == []
 
 
 def test_nobody_reads_what_is_not_his(graded):
-    none(ours.faults_of_secrets(graded))
+    assert told(ours.faults_of_secrets(graded)) == []
 
 
 def test_no_page_obeys_a_student(graded):
-    none(ours.faults_of_pages(graded))
+    assert told(ours.faults_of_pages(graded)) == []
 
 
 def test_what_is_printed_is_cut(graded):
-    none(ours.faults_of_sizes(graded))
+    assert told(ours.faults_of_sizes(graded)) == []
 
 
 def test_nothing_is_left_behind(graded):
-    none([f"process {line}" for line in graded.left] + [f"connection {line}" for line in graded.hits])
-    none(ours.faults_of_files(graded))
+    assert told([f"process {line}" for line in graded.left] + [f"connection {line}" for line in graded.hits]) == []
+    assert told(ours.faults_of_files(graded)) == []
 
 
 def test_the_gradebook_is_intact(graded):
-    none(ours.faults_of_the_gradebook(graded))
+    assert told(ours.faults_of_the_gradebook(graded)) == []
 
 
 def test_the_table_is_written(graded):

@@ -1016,13 +1016,13 @@ def test_whatever_is_answered_nothing_but_plain_values_comes_out(answers):
             frames.append(frame(message))
         except codec.CodecError:
             frames.append(frame(b"R1N"))
-    judge([GOOD, *frames])
+    assert judge([GOOD, *frames]) <= len(frames)  # no answer without a message
 
 
 @settings(max_examples=60)
 @given(st.lists(st.one_of(st.binary(max_size=40), st.binary(max_size=40).map(frame)), max_size=4))
 def test_whatever_bytes_arrive_the_grader_stands(answers):
-    judge([GOOD, *answers])
+    assert judge([GOOD, *answers]) <= len(answers)
 
 
 def test_the_fake_student_is_heard_at_all():
