@@ -54,8 +54,9 @@ def execute(cache, keys: list[int], jobs: int) -> list[str]:
 
     from jupyter_cache.executors.utils import create_cache_bundle
 
-    # Each kernel gets its share of the cores: two that each take all of them are slower than one after the other.
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+    from cores import share_cores
+
+    share_cores(jobs)
     failures = []
     notebooks = [cache.get_project_notebook(key) for key in keys]
     with ProcessPoolExecutor(min(jobs, len(keys)), initializer=quiet_kernels) as pool:

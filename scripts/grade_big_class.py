@@ -200,9 +200,11 @@ def main():
     out = ROOT / "_build" / "big-class.json"
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    faults = report.pop("faults")
     for key, value in report.items():
-        print(f"{key}: {value if value != [] else 'none'}")
-    if report["faults"]:
+        print(f"{key}: {value}")
+    print(f"faults: {len(faults) or 'none'}", *faults[:10], sep="\n  ")
+    if faults:
         raise SystemExit("not every mark is right, or something was left over; see the faults")
 
 

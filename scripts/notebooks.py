@@ -12,6 +12,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from cores import share_cores
+
 ROOT = Path(__file__).resolve().parents[1]
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -66,6 +68,7 @@ def main() -> int:
     else:
         pairs = [(path, path) for path in paths if ".ipynb_checkpoints" not in path.parts]
     bad = 0
+    share_cores(options.jobs)
     with ProcessPoolExecutor(options.jobs) as pool:
         for name, seconds, complaints in pool.map(canonical, *zip(*pairs, strict=True)):
             print(

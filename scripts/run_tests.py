@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+from cores import share_cores
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "_build"
 # What needs the built book or takes minutes: left to the whole run.
@@ -57,6 +59,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
+    share_cores(options.jobs)
     workers = ["-n", str(options.jobs), "--ignore=tests/bench"]
     if options.quick:
         ignored = [f"--ignore-glob=tests/{pattern}" for pattern in SLOW]

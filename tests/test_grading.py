@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 
@@ -169,3 +170,36 @@ def test_the_validate_button_says_what_the_grader_says(toy, tmp_path):
 def test_reference_answers_carry_no_marker():
     answers = reference_answers(toyset.notebook())
     assert answers["double_answer"] == "def double(x):\n    secret_sum = x + x\n    return secret_sum\n"
+
+
+GUARDED = 'from nbreferee.guard import refuse_stock_grading\nrefuse_stock_grading("Give `make grade`.")\n'
+
+
+@pytest.mark.parametrize("command", ["autograde", "generate_feedback"])
+def test_nbgraders_own_graders_refuse_and_say_what_to_type(toy, command):
+    """They would run a stranger's code as the instructor, and write over marks and pages."""
+    course, base = toy
+    mischief = f"{GOOD['double_answer']}\nopen('{course.root}/ESCAPED', 'w').close()"
+    hand_in(course, "ada", toyset.fill(base, GOOD | {"double_answer": mischief}))
+    config = course.root / "nbgrader_config.py"
+    config.write_text((config.read_text() if config.exists() else "") + GUARDED)
+    run(course, "grade", "--assignment", "toy", "--workers", "1")
+    before = {path: path.read_bytes() for path in course.root.rglob("*") if path.is_file()}
+    call = [sys.executable, "-m", "nbgrader", command, "toy", "--force"]
+    done = subprocess.run(call, cwd=course.root, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "graded by nbreferee" in done.stderr and "Give `make grade`." in done.stderr
+    assert {path: path.read_bytes() for path in course.root.rglob("*") if path.is_file()} == before
+
+
+def test_of_two_notebooks_each_is_compared_with_its_like(toy):
+    """Who handed in only the first is not counted with the second."""
+    course, base = toy
+    folder = course.root / "source" / "toy"
+    (folder / "more.ipynb").write_text((folder / "toy.ipynb").read_text())
+    for student in ("ada", "ben"):
+        hand_in(course, student, toyset.fill(base, GOOD))
+    (course.root / "submitted/ada/toy/more.ipynb").write_text(nbformat.writes(toyset.fill(base, GOOD)))
+    done = run(course, "similar", "toy", walls=False)
+    counts = dict(re.findall(r"of (\d) submissions: \S*toy-(\w+)-similar", done.stdout))
+    assert counts == {"2": "toy", "1": "more"}, done.stdout

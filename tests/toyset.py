@@ -6,8 +6,9 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 
-def _meta(name, *, grade=False, solution=False, points=None):
-    meta = {
+def meta(name, *, grade=False, solution=False, points=None):
+    """The metadata of a cell that nbgrader knows."""
+    flags = {
         "grade_id": name,
         "grade": grade,
         "solution": solution,
@@ -15,19 +16,19 @@ def _meta(name, *, grade=False, solution=False, points=None):
         "schema_version": 3,
         "task": False,
     }
-    return {"nbgrader": meta | ({"points": points} if points is not None else {})}
+    return {"nbgrader": flags | ({"points": points} if points is not None else {})}
 
 
 def given(name, source):
-    return new_code_cell(source, metadata=_meta(name))
+    return new_code_cell(source, metadata=meta(name))
 
 
 def answer(name, source):
-    return new_code_cell(source, metadata=_meta(name, solution=True))
+    return new_code_cell(source, metadata=meta(name, solution=True))
 
 
 def test(name, points, source):
-    return new_code_cell(source, metadata=_meta(name, grade=True, points=points) | {"nbreferee": {"run": "split"}})
+    return new_code_cell(source, metadata=meta(name, grade=True, points=points) | {"nbreferee": {"run": "split"}})
 
 
 test.__test__ = False
@@ -53,7 +54,7 @@ assert [double(x) for x in hidden_inputs] == [-14, 5.0], 'wrong beyond small int
 
 def notebook():
     proof = new_markdown_cell("### BEGIN SOLUTION\nBy distributivity.\n### END SOLUTION")
-    proof.metadata = _meta("proof_text", grade=True, solution=True, points=2)
+    proof.metadata = meta("proof_text", grade=True, solution=True, points=2)
     cells = [
         new_markdown_cell("# A toy set\n\n<details><summary>Hint</summary>Add.</details>"),
         given("setup_imports", "import math"),

@@ -319,11 +319,9 @@ def _similar(options):
 
     course = _course(options)
     settings = similarity.Settings(share=options.share)
-    submitted, odd = {}, 0
-    books = course.notebooks(options.name)
-    pairs = 0
+    books, odd = course.notebooks(options.name), 0
     for book, path in books.items():
-        template = nbformat.read(path, 4)
+        template, submitted = nbformat.read(path, 4), {}
         for found in gate.collect(course.folder("submitted"), options.name, names=list(books)):
             if found.name != book:
                 continue
@@ -338,7 +336,6 @@ def _similar(options):
         similarity.table(report, reports / f"{stem}.csv")
         title = f"{options.name}: shared code"
         (reports / f"{stem}.html").write_text(similarity.page(report, title=title, top=options.top), "utf-8")
-        pairs += len(report.pairs)
         print(*report.notes, sep="\n", end="\n" if report.notes else "")
         print(f"{len(report.pairs)} pairs of {len(submitted)} submissions: {_near(reports / stem)}.html and .csv")
     if odd:

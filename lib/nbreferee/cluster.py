@@ -12,8 +12,8 @@ import time
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
-from . import pool
-from .pool import GRACE_S, GraderFailed, PoolError
+from .message import one_line
+from .pool import GRACE_S, GraderFailed, Local, Pool, PoolError, quietly, settle
 from .store import StoreError, fingerprint
 
 __all__ = ["Cluster"]
@@ -21,7 +21,7 @@ __all__ = ["Cluster"]
 START_S = 30.0
 
 
-class Cluster(pool._Runs):
+class Cluster(Pool):
     """The workers of a dask scheduler, as a pool with the same methods as `nbreferee.pool.Local`.
 
     Parameters
@@ -89,15 +89,9 @@ class Cluster(pool._Runs):
         except Exception as error:
             self.close()
             raise PoolError(
-                f"no scheduler at {address} accepts us ({pool._line(error)}); start one with: dask scheduler "
+                f"no scheduler at {address} accepts us ({one_line(error)}); start one with: dask scheduler "
                 "--tls-ca-file … --tls-cert … --tls-key …, and use certificates of the same authority"
             ) from None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
 
     def _wait_for_worker(self, address, start_s):
         try:
@@ -112,7 +106,7 @@ class Cluster(pool._Runs):
         there = self._client.run(_versions, self._packages, on_error="return")
         for worker, versions in sorted(there.items()):
             if isinstance(versions, BaseException):
-                raise PoolError(f"the worker {worker} lacks something: {pool._line(versions)}; install it there")
+                raise PoolError(f"the worker {worker} lacks something: {one_line(versions)}; install it there")
             if difference := _difference(self._expected, versions):
                 raise PoolError(f"the worker {worker} has {difference}; install the same versions everywhere")
 
@@ -155,15 +149,15 @@ class Cluster(pool._Runs):
             if type(answer) is not bytes:
                 raise GraderFailed(f"a worker answered with {type(answer).__name__} instead of bytes")
         except (GraderFailed, PoolError) as error:
-            pool._settle(out, error=error)
+            settle(out, error=error)
         except CancelledError:
-            pool._settle(out, error=GraderFailed("the grading was stopped; give the command again"))
+            settle(out, error=GraderFailed("the grading was stopped; give the command again"))
         except Exception as error:
             name = type(error).__name__
-            why = "the machines that ran it died, one after the other" if name == "KilledWorker" else pool._line(error)
-            pool._settle(out, error=GraderFailed(f"no answer came from the cluster: {why}"))
+            why = "the machines that ran it died, one after the other" if name == "KilledWorker" else one_line(error)
+            settle(out, error=GraderFailed(f"no answer came from the cluster: {why}"))
         else:
-            pool._settle(out, answer)
+            settle(out, answer)
         finally:
             task.release()
 
@@ -176,8 +170,8 @@ class Cluster(pool._Runs):
         with self._lock:
             waiting = list(self._waiting.values())
         if waiting:
-            pool._quietly(lambda: client.cancel(waiting, force=True))
-        pool._quietly(client.close)
+            quietly(lambda: client.cancel(waiting, force=True))
+        quietly(client.close)
 
 
 def _versions(packages):
@@ -213,7 +207,7 @@ def _pool_here(recipe, grace_s):
 
     with _making:
         if recipe not in _pools:
-            _pools[recipe] = pool.Local(loads(recipe), get_worker().state.nthreads, grace_s=grace_s)
+            _pools[recipe] = Local(loads(recipe), get_worker().state.nthreads, grace_s=grace_s)
             atexit.register(_pools[recipe].close)
         return _pools[recipe]
 

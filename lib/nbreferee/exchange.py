@@ -190,6 +190,19 @@ class Exchange:
     def garbled(self, why):
         raise Garbled(why)
 
+    def one_proxy(self, number, make):
+        """The proxy of an object of the other side, made when it is first told of; its end is told over there."""
+        proxy = self.proxies.get(number)
+        if proxy is None:
+            proxy = self.proxies[number] = make()
+            self.drops = [dropped for dropped in self.drops if dropped != (number, 0)]
+            weakref.finalize(proxy, self._dropped, number).atexit = False
+        return proxy
+
+    def _dropped(self, number):
+        if number not in self.proxies:
+            self.drops.append((number, 0))
+
     # ---- the conversation
 
     def ask(self, verb, payload, label=""):

@@ -95,7 +95,7 @@ class Writer:
     """
 
     def __init__(self, db_url: str, *, timeout_s: float = 60.0):
-        self._url, self._timeout_s = db_url, timeout_s
+        self._timeout_s = timeout_s
         self._buffer, self._since, self._cells = [], None, {}
         with self._plainly():
             url = sa.make_url(db_url)

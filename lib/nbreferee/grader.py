@@ -161,13 +161,16 @@ class _Run:
 
     def on_student(self, index):
         """Run a cell there for the first time."""
+        self.attempt(index)
+        self.done = index + 1
+
+    def attempt(self, index):
         try:
             self.awake()
         except StudentLost as loss:
             self.note(index, "skipped", loss.reason)
         else:
             self.run_cell(index)
-        self.done = index + 1
 
     def note(self, index, state, error="", trace="", output=""):
         step = self.job.steps[index]
@@ -197,12 +200,7 @@ class _Run:
 
     def once_more(self, index):
         before, self.done = self.done, index
-        try:
-            self.awake()
-        except StudentLost as loss:
-            self.note(index, "skipped", loss.reason)
-        else:
-            self.run_cell(index)
+        self.attempt(index)
         self.done = before
 
     # --- the trusted side ---

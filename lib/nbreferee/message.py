@@ -13,7 +13,7 @@ from .job import Job
 from .notebook import CODE_STUB, TEXT_STUB, Answers, Own
 from .results import Result, ResultError
 
-__all__ = ["MessageError", "Reply", "Request", "read_reply", "read_request", "write_reply", "write_request"]
+__all__ = ["MessageError", "Reply", "Request", "one_line", "read_reply", "read_request", "write_reply", "write_request"]
 
 LIMITS = Limits(depth=32, items=100_000)
 PARTS = {
@@ -107,7 +107,7 @@ def read_request(message: bytes) -> Request:
             tree["text_stub"],
         )
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise MessageError(f"no request of this version of nbreferee: {_line(error)}") from None
+        raise MessageError(f"no request of this version of nbreferee: {one_line(error)}") from None
 
 
 def write_reply(reply: Reply) -> bytes:
@@ -142,7 +142,7 @@ def read_reply(message: bytes, job: Job) -> Reply:
     try:
         result = Result.from_json(_plain(tree["result"]))
     except ResultError as error:
-        raise MessageError(_line(error)) from None
+        raise MessageError(one_line(error)) from None
     worth = {test.name: test.worth for test in result.tests}
     if worth != job.points:
         raise MessageError("the answer is about other tests than those of the job, or about other points")
@@ -163,14 +163,14 @@ def _encode(tree):
     try:
         return encode(tree, limits=LIMITS)
     except CodecError as error:
-        raise MessageError(_line(error)) from None
+        raise MessageError(one_line(error)) from None
 
 
 def _decode(message, types):
     try:
         tree = decode(message, limits=LIMITS)
     except CodecError as error:
-        raise MessageError(f"no message: {_line(error)}") from None
+        raise MessageError(f"no message: {one_line(error)}") from None
     if type(tree) is not dict or set(tree) != set(types):
         raise MessageError("no message: it has other parts than those agreed upon")
     for name, kind in types.items():
@@ -183,5 +183,6 @@ def _plain(text):
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _line(error):
-    return " ".join(str(error).split())[:300]
+def one_line(error: BaseException | str) -> str:
+    """An error as one line of at most 300 characters; its kind if it says nothing."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import Future, InvalidStateError
 
 from .job import Job
-from .message import MessageError, Request, read_reply, write_request
+from .message import MessageError, Request, one_line, read_reply, write_request
 from .wire import TimedOut, WireError
 
 __all__ = ["GraderFailed", "Local", "PoolError"]
@@ -25,8 +25,14 @@ class GraderFailed(Exception):
     """The grading process gave no answer to this job; the text is one line. The student is not to blame for sure."""
 
 
-class _Runs:
-    """What every pool can do besides ``submit``."""
+class Pool:
+    """What every pool can do besides ``submit`` and ``close``."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
 
     def run(self, job: Job) -> Future:
         """Grade a job and render nothing.
@@ -46,17 +52,17 @@ class _Runs:
             try:
                 result = read_reply(future.result(), job).result
             except MessageError as error:
-                _settle(out, error=GraderFailed(str(error)))
+                settle(out, error=GraderFailed(str(error)))
             except BaseException as error:
-                _settle(out, error=error)
+                settle(out, error=error)
             else:
-                _settle(out, result)
+                settle(out, result)
 
         inner.add_done_callback(done)
         return out
 
 
-def _settle(future, result=None, *, error=None):
+def settle(future, result=None, *, error=None):
     try:
         if error is None:
             future.set_result(result)
@@ -86,23 +92,23 @@ class _Shared:
             if self.zygote is not dead:
                 return
             self.zygote = None
-        _quietly(dead.close)
+        quietly(dead.close)
 
     def close(self):
         with self.lock:
             self.closed, zygote, self.zygote = True, self.zygote, None
         if zygote is not None:
-            _quietly(zygote.close)
+            quietly(zygote.close)
 
 
-def _quietly(function):
+def quietly(function):
     try:
         function()
     except Exception:
         pass
 
 
-class Local(_Runs):
+class Local(Pool):
     """Grading processes on this machine.
 
     A job whose grading process ends without an answer is tried once more, in a zygote of its own, so that what kills
@@ -135,12 +141,6 @@ class Local(_Runs):
         for thread in self._threads:
             thread.start()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.close()
-
     def submit(self, message: bytes, timeout_s: float) -> Future:
         """Hand a message to the next free grading process.
 
@@ -165,7 +165,7 @@ class Local(_Runs):
             self._closing = True
             lines = list(self._lines)
         for line in lines:
-            _quietly(line.kill)
+            quietly(line.kill)
         while True:
             try:
                 job = self._queue.get_nowait()
@@ -184,9 +184,9 @@ class Local(_Runs):
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                _settle(future, self._grade(message, timeout_s))
+                settle(future, self._grade(message, timeout_s))
             except BaseException as error:
-                _settle(future, error=error)
+                settle(future, error=error)
 
     def _grade(self, message, timeout_s):
         try:
@@ -203,7 +203,7 @@ class Local(_Runs):
         except GraderFailed:
             raise
         except Exception as error:
-            how = f"it could not be started again ({_line(error)})"
+            how = f"it could not be started again ({one_line(error)})"
         raise GraderFailed(how)
 
     def _line(self):
@@ -219,7 +219,7 @@ class Local(_Runs):
                 if self._closing:
                     raise _Lost from None
                 if zygote is None or attempt >= TRIES:
-                    raise PoolError(f"no grading process can be started: {_line(error)}") from None
+                    raise PoolError(f"no grading process can be started: {one_line(error)}") from None
                 if isinstance(error, RuntimeError):  # ZygoteError: it has died, perhaps of another worker's job
                     self._shared.replace(zygote)
                 else:  # SandboxError: the machine is short of something for the moment
@@ -243,7 +243,7 @@ class Local(_Runs):
         finally:
             with self._lock:
                 self._lines.discard(line)
-            _quietly(line.close)
+            quietly(line.close)
 
 
 class _Lost(Exception):
@@ -255,7 +255,3 @@ def _how(line):
         return line.ended(1.0)
     except Exception:
         return None
-
-
-def _line(error):
-    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -9,7 +9,6 @@ import builtins
 import contextlib
 import math
 import time
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -422,17 +421,7 @@ class Student(Exchange):
     def known(self, kind, number, flags, label):
         if not 0 < number < 2**63:
             raise Garbled("no number")
-        proxy = self.proxies.get(number)
-        if proxy is None:
-            proxy = Proxy(self, kind, number, label[:_TEXT])
-            self.proxies[number] = proxy
-            self.drops = [dropped for dropped in self.drops if dropped != (number, 0)]
-            weakref.finalize(proxy, self.drops_later, number).atexit = False
-        return proxy
-
-    def drops_later(self, number):
-        if number not in self.proxies:
-            self.drops.append((number, 0))
+        return self.one_proxy(number, lambda: Proxy(self, kind, number, label[:_TEXT]))
 
     def number_of(self, value):
         if type(value) is Proxy:

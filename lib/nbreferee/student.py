@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 import warnings
-import weakref
 
 import numpy as np
 
@@ -433,17 +432,7 @@ class _Agent(Exchange):
     # ---- what crosses
 
     def known(self, kind, number, flags, label):
-        proxy = self.proxies.get(number)
-        if proxy is None:
-            proxy = (_Iterator if flags == 2 else _Callback)(self, number)
-            self.proxies[number] = proxy
-            self.drops = [dropped for dropped in self.drops if dropped != (number, 0)]
-            weakref.finalize(proxy, self.drops_later, number).atexit = False
-        return proxy
-
-    def drops_later(self, number):
-        if number not in self.proxies:
-            self.drops.append((number, 0))
+        return self.one_proxy(number, lambda: (_Iterator if flags == 2 else _Callback)(self, number))
 
     def number_of(self, value):
         if type(value) in (_Callback, _Iterator):

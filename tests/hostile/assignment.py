@@ -13,6 +13,8 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from toyset import meta
+
 NAME = "small"
 CELL_S = 3
 
@@ -205,18 +207,6 @@ def only(*exercises, **marks):
     return {name: FULL[name] if TESTS[name][0] in exercises else 0 for name in FULL} | marks
 
 
-def _meta(name, *, grade=False, solution=False, points=None):
-    flags = {
-        "grade_id": name,
-        "grade": grade,
-        "solution": solution,
-        "locked": not solution,
-        "schema_version": 3,
-        "task": False,
-    }
-    return {"nbgrader": flags | ({} if points is None else {"points": points})}
-
-
 def _solution(text, comment="#"):
     """An answer as it stands in the instructor's notebook."""
     head, _, rest = text.partition("\n")
@@ -228,15 +218,15 @@ def source():
     """The instructor's notebook."""
     cells = [
         new_markdown_cell("# A small set\n\nRead each exercise, then write your answer below it."),
-        new_code_cell(SETUP.rstrip("\n"), metadata=_meta("setup")),
+        new_code_cell(SETUP.rstrip("\n"), metadata=meta("setup")),
     ]
     for exercise in ("softmax", "affine", "mean", "gate", "centre"):
         tests = [name for name in TESTS if TESTS[name][0] == exercise]
         cells.append(new_markdown_cell(f"## Exercise. {exercise}"))
-        cells.append(new_code_cell(_solution(RIGHT[exercise]), metadata=_meta(exercise, solution=True)))
+        cells.append(new_code_cell(_solution(RIGHT[exercise]), metadata=meta(exercise, solution=True)))
         for name in tests:
             _, points, text = TESTS[name]
-            cells.append(new_code_cell(text.rstrip("\n"), metadata=_meta(name, grade=True, points=points)))
+            cells.append(new_code_cell(text.rstrip("\n"), metadata=meta(name, grade=True, points=points)))
             if name == "centre_value" or exercise == "softmax":  # nobody was told to leave the argument alone
                 cells[-1].metadata["nbreferee"] = {"run": "split", "changes": True}
             if name == "centre_inplace":
@@ -244,7 +234,7 @@ def source():
                 how = {"run": "sandboxed", "reason": reason, "needs": ["centre_value"]}
                 cells[-1].metadata["nbreferee"] = how
     text = f"### BEGIN SOLUTION\nBy its definition. {CANARIES['solution']}\n### END SOLUTION"
-    flags = _meta("why", grade=True, solution=True, points=TEXT_POINTS)
+    flags = meta("why", grade=True, solution=True, points=TEXT_POINTS)
     cells += [new_markdown_cell("## Exercise. Why is the sum one?"), new_markdown_cell(text, metadata=flags)]
     for number, cell in enumerate(cells):
         cell["id"] = f"cell{number}"

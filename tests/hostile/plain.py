@@ -29,7 +29,7 @@ MARKS = ("ESCAPED", "startup/00.py", "usercustomize.py", "_config.py")  # of fil
 HERE = Path(__file__).resolve().parent
 
 
-def available():
+def lacks():
     """Why this machine cannot run plain nbgrader in a throwaway environment, or nothing."""
     if not shutil.which("bwrap"):
         return "bubblewrap is not installed"

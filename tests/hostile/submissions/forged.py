@@ -293,36 +293,30 @@ shell.set_custom_exc((BaseException,), lambda *args, **more: None)
     )
 
 
-@submission(FORGED, NO_SOFTMAX)
-def publishes_a_nan(s):
-    """Publishes an execute_result of "nan" before every cell: the first result is taken for the partial credit."""
+def _publish(s, text):
     s.forge(
         "softmax",
-        """
+        f"""
 def forge(*args):
     k = get_ipython().kernel
     k.session.send(k.iopub_socket, "execute_result",
-                   {"data": {"text/plain": "nan"}, "metadata": {}, "execution_count": 1},
+                   {{"data": {{"text/plain": "{text}"}}, "metadata": {{}}, "execution_count": 1}},
                    parent=k.get_parent("shell"), ident=b"execute_result")
 get_ipython().events.register("pre_run_cell", forge)
 """,
     )
+
+
+@submission(FORGED, NO_SOFTMAX)
+def publishes_a_nan(s):
+    """Publishes an execute_result of "nan" before every cell: the first result is taken for the partial credit."""
+    _publish(s, "nan")
 
 
 @submission(FORGED, NO_SOFTMAX)
 def publishes_396(s):
     """Publishes an execute_result of "396" before every cell, which is more than any test is worth."""
-    s.forge(
-        "softmax",
-        """
-def forge(*args):
-    k = get_ipython().kernel
-    k.session.send(k.iopub_socket, "execute_result",
-                   {"data": {"text/plain": "396"}, "metadata": {}, "execution_count": 1},
-                   parent=k.get_parent("shell"), ident=b"execute_result")
-get_ipython().events.register("pre_run_cell", forge)
-""",
-    )
+    _publish(s, "396")
 
 
 @submission(FORGED, NO_SOFTMAX)
