@@ -196,10 +196,10 @@ def test_of_two_notebooks_each_is_compared_with_its_like(toy):
     """Who handed in only the first is not counted with the second."""
     course, base = toy
     folder = course.root / "source" / "toy"
-    (folder / "more.ipynb").write_text((folder / "toy.ipynb").read_text())
+    (folder / "two.ipynb").write_text((folder / "toy.ipynb").read_text())
     for student in ("ada", "ben"):
         hand_in(course, student, toyset.fill(base, GOOD))
-    (course.root / "submitted/ada/toy/more.ipynb").write_text(nbformat.writes(toyset.fill(base, GOOD)))
+    (course.root / "submitted/ada/toy/two.ipynb").write_text(nbformat.writes(toyset.fill(base, GOOD)))
     done = run(course, "similar", "toy", walls=False)
     counts = dict(re.findall(r"of (\d) submissions: \S*toy-(\w+)-similar", done.stdout))
-    assert counts == {"2": "toy", "1": "more"}, done.stdout
+    assert counts == {"2": "toy", "1": "two"}, done.stdout
