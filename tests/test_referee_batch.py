@@ -512,7 +512,8 @@ def test_a_penalty_is_entered_and_shown(root):
     with gradebook(root) as book:
         assert book.find_submission_notebook("toy", "toy", "bob").late_submission_penalty == 1.0
         assert book.find_submission_notebook("toy", "toy", "ada").late_submission_penalty is None
-    assert (root / "feedback/bob/toy/toy.html").read_text() != (root / "feedback/ada/toy/toy.html").read_text()
+    late, timely = ((root / f"feedback/{who}/toy/toy.html").read_text() for who in ("bob", "ada"))
+    assert "A day late." in late and "Late:" in late and "Late:" not in timely and "On time." not in timely
     assert by_student(grade(root))["bob"].total == 4.0  # without rules, without penalty
 
 

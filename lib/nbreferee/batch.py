@@ -754,7 +754,7 @@ def _extra(written):
             extra.setdefault(name, {})["score"] = written.scores[name]
     for name, text in written.comments.items():
         extra.setdefault(name, {})["comment"] = text
-    return extra | ({"late_penalty": written.penalty} if written.penalty else {})
+    return extra | ({"late_penalty": written.penalty, "late_sentence": written.sentence} if written.penalty else {})
 
 
 def _state(item, result):
