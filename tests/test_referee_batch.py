@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +23,11 @@ import pytest
 import sqlalchemy as sa
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
+from nbgrader.apps.api import NbGraderAPI
+from nbgrader.coursedir import CourseDirectory
 
 import toyset
-from nbreferee import batch, gate
+from nbreferee import batch, gate, late
 from nbreferee.autograded import autograded
 from nbreferee.batch import BatchError, CourseFolder, Stopped, grade_assignment, needs_eye
 from nbreferee.feedback import feedback
@@ -495,14 +497,33 @@ def test_marks_of_another_grader_stand_too(root):
     assert grade(root)[0].to_mark == 2.0
 
 
+def graded_for_formgrader(root):
+    """{student: whether formgrader takes the submission for graded}"""
+    course = CourseDirectory(root=str(root), db_url=f"sqlite:///{root / 'gradebook.db'}")
+    return {each["student"]: each["autograded"] for each in NbGraderAPI(course).get_submissions("toy")}
+
+
+def test_formgrader_takes_everything_for_graded(root):
+    """It compares timestamp.txt with the gradebook; the time of a file, which a deadline needs, is neither."""
+    rules = late.parse({"zone": "UTC", "assignments": {"toy": {"due": date(2020, 1, 1), "percent": 10}}})
+    submit(root, "ada", stamp="2020-01-05 10:00:00 UTC")
+    submit(root, "bob")
+    assert by_student(grade(root, rules=rules))["bob"].penalty == 4.0
+    assert graded_for_formgrader(root) == {"ada": True, "bob": True}
+    (root / "submitted/ada/toy/timestamp.txt").unlink()
+    assert graded_for_formgrader(root) == {"ada": False, "bob": True}
+    grade(root, rules=rules)
+    assert graded_for_formgrader(root) == {"ada": True, "bob": True}
+
+
 def test_a_penalty_is_entered_and_shown(root):
     class Rules:
         zone = None
 
         @staticmethod
         def penalty(student, assignment, submitted_at, score, max_score):
-            late = submitted_at > datetime(2026, 1, 5)
-            return (score * 0.25, "A day late.") if late else (0.0, "On time.")
+            overdue = submitted_at > datetime(2026, 1, 5)
+            return (score * 0.25, "A day late.") if overdue else (0.0, "On time.")
 
     submit(root, "ada", stamp="2026-01-04 10:00:00 UTC")
     submit(root, "bob", stamp="2026-01-05 10:00:00 UTC")
@@ -512,8 +533,8 @@ def test_a_penalty_is_entered_and_shown(root):
     with gradebook(root) as book:
         assert book.find_submission_notebook("toy", "toy", "bob").late_submission_penalty == 1.0
         assert book.find_submission_notebook("toy", "toy", "ada").late_submission_penalty is None
-    late, timely = ((root / f"feedback/{who}/toy/toy.html").read_text() for who in ("bob", "ada"))
-    assert "A day late." in late and "Late:" in late and "Late:" not in timely and "On time." not in timely
+    bobs, adas = ((root / f"feedback/{who}/toy/toy.html").read_text() for who in ("bob", "ada"))
+    assert "A day late." in bobs and "Late:" in bobs and "Late:" not in adas and "On time." not in adas
     assert by_student(grade(root))["bob"].total == 4.0  # without rules, without penalty
 
 

@@ -452,7 +452,8 @@ class _Item:
     job: Job | None = None
     key: str = ""
     texts: dict = field(default_factory=dict)
-    timestamp: object = None
+    timestamp: object = None  # what nbgrader has for it: timestamp.txt, or nothing
+    moment: object = None  # when it came, for the deadline: the time of the file if need be
     reply: Reply | None = None
     refusal: Refused | None = None
     page: str = ""  # digest of what the page on the disk shows besides the result
@@ -548,19 +549,18 @@ class _Batch:
         item.job = plan(item.template.notebook, item.answers, settings.limits)
         item.key = key_of(item.job, item.template.text, item.answers, self.environment)
         item.texts = item.template.digests(item.answers, admitted.digest[:24])
-        item.timestamp = self._timestamp(item)
+        item.timestamp, item.moment = self._times(item)
 
-    def _timestamp(self, item):
-        """When it was submitted. As with nbgrader, that is unknown without a timestamp.txt, unless there are rules."""
+    def _times(self, item):
+        """(timestamp, moment) in UTC. Formgrader takes a submission for ungraded if it finds another timestamp."""
         found = item.found
         folder = found.root.joinpath(*found.path.relative_to(found.root).parts[:2])
         try:
             moment, source = late.submitted_at(folder, zone=getattr(self.rules, "zone", None))
         except Refused:
-            return None
-        if self.rules is None and not source.startswith("timestamp.txt, as"):
-            return None
-        return moment.replace(tzinfo=None)
+            return None, None
+        moment = moment.replace(tzinfo=None)
+        return (moment if source.startswith("timestamp.txt, as") else None), moment
 
     def _request(self, item, **more):
         settings = self.course.settings
@@ -641,9 +641,8 @@ class _Batch:
         notebook, page = self._path("autograded", item), self._path("feedback", item)
         if before.key != item.key or self.force or not _there(notebook):
             _put(notebook, reply.notebook)
-        stamp = notebook.with_name("timestamp.txt")  # formgrader compares it with the submitted one
-        if item.timestamp is not None and not _there(stamp):
-            _put(stamp, f"{item.timestamp.isoformat(sep=' ')} UTC")
+        if item.timestamp is not None:  # nbgrader lays it beside the notebook too
+            _put(notebook.with_name("timestamp.txt"), f"{item.timestamp.isoformat(sep=' ')} UTC")
         if before.key != item.key or self.force or not _there(page):
             _put(page, reply.feedback)
             item.page = ""
@@ -655,7 +654,7 @@ class _Batch:
         row.reason = _sentence(row.notes)
         penalty = None
         if self.rules is not None:
-            penalty = partial(self.rules.penalty, item.found.student, self.name, item.timestamp)
+            penalty = partial(self.rules.penalty, item.found.student, self.name, item.moment)
         self._enter(
             item,
             Entry(

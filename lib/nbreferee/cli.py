@@ -192,8 +192,8 @@ def _grade(options):
 
     course = _course(options)
     names, rules, attention, graded = _chosen(course, options), _rules(course), False, 0
-    for sentence in rules.check(_students(course), course.assignments()) if rules else ():
-        print(f"{DEADLINES}: {sentence}", file=sys.stderr)
+    for sentence in rules.check(_students(course), course.assignments(), names) if rules else ():
+        print(sentence, file=sys.stderr)
     with _pool(course, options) as pool:
         for name in names:
             began = time.monotonic()

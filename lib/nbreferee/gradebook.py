@@ -37,7 +37,7 @@ class Entry:
     scores : {grade_id: points of the autograder, None where a person has to mark}. What is left out counts None.
     comments : {grade_id: the autograder's comment, or None}.
     unchanged : grade_ids of which the text is the one that the last mark was given for: a mark given by hand stands.
-    timestamp : when it was submitted, in UTC; None leaves what stands there.
+    timestamp : of ``timestamp.txt``, in UTC; None if there is none. Of a refused submission it is not asked for.
     penalty : ``penalty(score, max_score) -> (points, sentence)`` for lateness; None: no penalty.
     refused : nothing could be read. All counts 0 where no person has given a mark, and nothing waits.
     """
@@ -331,7 +331,7 @@ class _Bulk:
 
     def submissions(self):
         """{student: id of the submission}; students and submissions that are missing are made."""
-        students = {entry.student: entry for entry in self.entries}
+        students = {entry.student: entry for entry in sorted(self.entries, key=lambda entry: not entry.refused)}
         known = {row.id for row in self.select(sa.select(STUDENT.c.id), STUDENT.c.id, students)}
         self.insert(STUDENT, [{"id": student} for student in students if student not in known])
         query = sa.select(SUBMISSION.c.id, SUBMISSION.c.student_id, SUBMISSION.c.timestamp)
@@ -346,7 +346,7 @@ class _Bulk:
         later = [
             {"row": found[student].id, "new_timestamp": entry.timestamp}
             for student, entry in students.items()
-            if student in found and entry.timestamp not in (None, found[student].timestamp)
+            if student in found and not entry.refused and entry.timestamp != found[student].timestamp
         ]
         self.update(SUBMISSION, later, "timestamp")
         return {student: row.id for student, row in found.items()} | {row["student_id"]: row["id"] for row in made}

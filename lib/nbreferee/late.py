@@ -226,16 +226,17 @@ class Rules:
     def _shown(self, moment):
         return moment.astimezone(self.zone).strftime("%Y-%m-%d %H:%M %Z")
 
-    def check(self, students, assignments) -> list[str]:
+    def check(self, students, assignments, graded=None) -> list[str]:
         """Compare the names in the file with those of the course.
 
         Parameters
         ----------
         students, assignments : the ids that there are.
+        graded : the assignments that want a deadline; all of them if it is None.
 
         Returns
         -------
-        One sentence for each name that fits nothing, and for each assignment without a deadline.
+        One sentence for each name that fits nothing, and for each assignment that wants a deadline and has none.
 
         Examples
         --------
@@ -252,7 +253,7 @@ class Rules:
                 for student in sorted(set(ids) - students):
                     out.append(f"{where}.{key}: there is no student {shown(student)}{_meant(student, students)}")
         file = shown(Path(self.path).name)
-        for name in map(shown, sorted(assignments - set(self.assignments))):
+        for name in map(shown, sorted(set(assignments if graded is None else graded) - set(self.assignments))):
             out.append(f"{file}: {name} has no deadline; add [assignments.{name}].")
         return out
 
