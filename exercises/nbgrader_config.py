@@ -8,7 +8,7 @@ root = Path(__file__).resolve().parent
 if str(root) not in sys.path:
     sys.path.insert(0, str(root))
 from grading.validation import shorten  # noqa: E402
-from nbreferee.guard import refuse_stock_grading  # noqa: E402
+from nbreferee.guard import guard  # noqa: E402
 
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # it calls alembic
 
@@ -23,4 +23,4 @@ c.ClearSolutions.text_stub = "*Your answer here.*"
 # The Validate button: as many seconds a cell as nbreferee.toml gives, and its messages in short.
 c.Execute.timeout = 60
 shorten()
-refuse_stock_grading("Give `make grade`; it writes the feedback too.")
+guard("Give `make grade`; it writes the feedback too.")

@@ -172,7 +172,7 @@ def test_reference_answers_carry_no_marker():
     assert answers["double_answer"] == "def double(x):\n    secret_sum = x + x\n    return secret_sum\n"
 
 
-GUARDED = 'from nbreferee.guard import refuse_stock_grading\nrefuse_stock_grading("Give `make grade`.")\n'
+GUARDED = 'from nbreferee.guard import guard\nguard("Give `make grade`.")\n'
 
 
 @pytest.mark.parametrize("command", ["autograde", "generate_feedback"])
@@ -203,3 +203,33 @@ def test_of_two_notebooks_each_is_compared_with_its_like(toy):
     done = run(course, "similar", "toy", walls=False)
     counts = dict(re.findall(r"of (\d) submissions: \S*toy-(\w+)-similar", done.stdout))
     assert counts == {"2": "toy", "1": "two"}, done.stdout
+
+
+LISTED = """
+import sys
+from nbreferee.guard import guard
+guard()
+from nbgrader.apps.api import NbGraderAPI
+from nbgrader.coursedir import CourseDirectory
+course = CourseDirectory(root=sys.argv[1], db_url=f"sqlite:///{sys.argv[1]}/gradebook.db")
+print({each["student"]: each["autograded"] for each in NbGraderAPI(course).get_submissions("toy")})
+"""
+
+
+def test_a_timestamp_that_is_none_does_not_take_formgrader_down(toy):
+    course, base = toy
+    stamps = {
+        "ada": b"yesterday evening",
+        "ben": b"2026-13-45 99:99 UTC",
+        "cleo": b"\xff\xfe",
+        "dan": b"9999-01-01 00:00 UTC",
+    }
+    (course.root / "deadlines.toml").write_text('zone = "UTC"\n[assignments.toy]\ndue = 2126-01-01\n')
+    for student, stamp in stamps.items():
+        hand_in(course, student, toyset.fill(base, GOOD))
+        (course.root / "submitted" / student / "toy" / "timestamp.txt").write_bytes(stamp)
+    assert run(course, "grade", "toy").returncode == 0
+    assert "which is no time" in marks(course)["ada"]["reason"]
+    call = [sys.executable, "-c", LISTED, str(course.root)]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == str(dict.fromkeys(stamps, True)), done.stderr

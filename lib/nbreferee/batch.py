@@ -555,12 +555,16 @@ class _Batch:
         """(timestamp, moment) in UTC. Formgrader takes a submission for ungraded if it finds another timestamp."""
         found = item.found
         folder = found.root.joinpath(*found.path.relative_to(found.root).parts[:2])
+        timestamp = late.timestamp(folder)
+        if self.rules is None:
+            return timestamp, None
         try:
-            moment, source = late.submitted_at(folder, zone=getattr(self.rules, "zone", None))
+            moment, source = late.submitted_at(folder, zone=self.rules.zone)
         except Refused:
-            return None, None
-        moment = moment.replace(tzinfo=None)
-        return (moment if source.startswith("timestamp.txt, as") else None), moment
+            return timestamp, None
+        if timestamp is None and os.path.lexists(folder / "timestamp.txt"):
+            item.answers = replace(item.answers, notes=(*item.answers.notes, source))
+        return timestamp, moment.replace(tzinfo=None)
 
     def _request(self, item, **more):
         settings = self.course.settings

@@ -1,12 +1,16 @@
-"""Keep nbgrader's own graders from running in a course that this package grades.
+"""nbgrader in a course that this package grades: its own graders refuse, and no student's file takes formgrader down.
 
 `nbgrader autograde`, and the buttons of formgrader that call it, run a stranger's code as the instructor, beside the
-hidden tests and the gradebook. nbgrader has no setting that turns them off.
+hidden tests and the gradebook. And a timestamp.txt that holds no time makes formgrader's list of submissions fail.
+nbgrader has no settings for either.
 """
 
+from nbgrader.apps.api import NbGraderAPI
 from nbgrader.converters import Autograde, GenerateFeedback, NbGraderException
 
-__all__ = ["TEXT", "refuse_stock_grading"]
+from . import late
+
+__all__ = ["guard"]
 
 TEXT = (
     "Nothing was done: this course is graded by nbreferee, which keeps students' code away from the tests and the "
@@ -14,8 +18,8 @@ TEXT = (
 )
 
 
-def refuse_stock_grading(instead: str = "Give: nbreferee grade --assignment <name>") -> None:
-    """Call it in ``nbgrader_config.py``: nbgrader's commands and formgrader's buttons then refuse, and say what to do.
+def guard(instead: str = "Give: nbreferee grade --assignment <name>") -> None:
+    """Call it in ``nbgrader_config.py``.
 
     Parameters
     ----------
@@ -28,3 +32,10 @@ def refuse_stock_grading(instead: str = "Give: nbreferee grade --assignment <nam
         raise NbGraderException(text)
 
     Autograde.start = GenerateFeedback.start = start
+    NbGraderAPI.get_submitted_timestamp = _submitted_timestamp
+
+
+def _submitted_timestamp(api, assignment_id, student_id):
+    """As the gradebook has it; formgrader takes a submission for ungraded if the two differ."""
+    course = api.coursedir
+    return late.timestamp(course.format_path(course.submitted_directory, student_id, assignment_id))

@@ -52,7 +52,7 @@ from zoneinfo import ZoneInfo
 from .gate import Limits, Refused, _root
 from .notebook import shown
 
-__all__ = ["Deadline", "DeadlinesError", "Rule", "Rules", "load", "submitted_at"]
+__all__ = ["Deadline", "DeadlinesError", "Rule", "Rules", "load", "submitted_at", "timestamp"]
 
 SPAN = re.compile(r"(\d{1,5}) (minute|hour|day|week)s?")
 RULE_KEYS = ("percent", "per", "of", "cap", "grace", "latest", "steps")
@@ -63,6 +63,7 @@ CLAIM = re.compile(
     r"(Z|[+-]\d{2}:?\d{2}|[A-Za-z][A-Za-z_]*(?:/[A-Za-z][A-Za-z_+-]*)*)?"
 )
 CLAIM_BYTES = 200
+CLAIMED = "timestamp.txt, as the student's side wrote it"
 NOW = partial(dt.datetime.now, dt.UTC)
 
 
@@ -553,12 +554,26 @@ def submitted_at(folder: Path | str, *, zone: ZoneInfo | None = None, claim: boo
         elif claim:
             if file and file > moment + dt.timedelta(minutes=5):
                 note += f"; the newest file was changed or copied later, {file:%Y-%m-%d %H:%M} UTC"
-            return moment, f"timestamp.txt, as the student's side wrote it{note}."
+            return moment, f"{CLAIMED}{note}."
         else:
             why = "timestamp.txt is not asked for"
     if file is None:
         raise Refused("missing", f"{shown(folder.name)} holds no file with a time; collect it again.")
     return file, f"The time of the newest file, for {why}."
+
+
+def timestamp(folder: Path | str) -> dt.datetime | None:
+    """What timestamp.txt says, in UTC, as nbgrader's gradebook keeps it: without a zone; None if it says no time.
+
+    Parameters
+    ----------
+    folder : ``submitted/<student>/<assignment>``.
+    """
+    try:
+        moment, source = submitted_at(folder)
+    except Refused:
+        return None
+    return moment.replace(tzinfo=None) if source.startswith(CLAIMED) else None
 
 
 def _claimed(text, zone):
