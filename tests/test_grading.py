@@ -13,6 +13,7 @@ from nbgrader.validator import Validator
 import toyset
 from battery import results
 from grading.course_root import course_at, grade_id
+from nbreferee.doctor import _guard
 from nbreferee.sandbox import abilities
 from nbreferee.trial import reference_answers
 
@@ -214,6 +215,16 @@ from nbgrader.coursedir import CourseDirectory
 course = CourseDirectory(root=sys.argv[1], db_url=f"sqlite:///{sys.argv[1]}/gradebook.db")
 print({each["student"]: each["autograded"] for each in NbGraderAPI(course).get_submissions("toy")})
 """
+
+
+def test_the_doctor_sees_whether_they_would_run(toy):
+    config = toy[0].root / "nbgrader_config.py"
+    said = {}
+    for text in ("c = get_config()\n", GUARDED):
+        config.write_text(text)
+        (found,) = _guard(toy[0].root)
+        said[found.works] = found.cure
+    assert "from nbreferee.guard import guard; guard()" in said[False] and True in said
 
 
 def test_a_timestamp_that_is_none_does_not_take_formgrader_down(toy):

@@ -19,6 +19,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from .sandbox import Policy, SandboxError, abilities
 from .wire import WireError
@@ -141,6 +142,7 @@ def diagnose(db: str | None = None, folder: str = ".") -> list[Finding]:
     """
     found = [_python(), *_versions(), *_sizes(folder)]
     found.append(_database(db) if db else _sqlite(folder))
+    found += _guard(folder)
     able = abilities()
     found += [Finding(a.name, a.works, a.why or "yes", a.cure, a.needed) for a in able.found]
     try:
@@ -203,6 +205,17 @@ def _sqlite(folder):
                         return Finding("database", mode == "wal", f"SQLite, {mode}", "put the course on a local disk")
     except (sqlite3.Error, OSError) as error:
         return Finding("database", False, str(error), "make the course's folder writable, on a local disk")
+
+
+def _guard(folder):
+    """Whether nbgrader's own commands and buttons keep out of a course; see `nbreferee.guard`."""
+    config = Path(folder, "nbgrader_config.py")
+    if not config.is_file():
+        return
+    works = "nbreferee.guard" in config.read_text("utf-8", "replace")
+    found = "refuse" if works else "would run students' code as you, beside the tests"
+    cure = "add to nbgrader_config.py: from nbreferee.guard import guard; guard()"
+    yield Finding("nbgrader's graders", works, found, cure, needed=False)
 
 
 @contextmanager
