@@ -13,7 +13,7 @@ from nbgrader.validator import Validator
 import toyset
 from battery import results
 from grading.course_root import course_at, grade_id
-from nbreferee.doctor import _guard
+from nbreferee.doctor import _database, _guard
 from nbreferee.sandbox import abilities
 from nbreferee.trial import reference_answers
 
@@ -123,6 +123,11 @@ def test_the_doctor_says_what_this_machine_can_isolate(toy):
     assert done.returncode == (1 if WALLS else 0), done.stdout + done.stderr
     assert ("This machine is ready." in done.stdout) != bool(WALLS)
     assert "network" in done.stdout and "database" in done.stdout
+
+
+def test_the_doctor_makes_no_gradebook(tmp_path):
+    found = _database(f"sqlite:///{tmp_path}/gradebook.db")
+    assert found.works and found.found == "SQLite, wal" and not list(tmp_path.iterdir())
 
 
 def test_settings_that_are_wrong_are_named(toy):

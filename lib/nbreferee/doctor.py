@@ -230,7 +230,10 @@ def _database(db):
     import sqlalchemy
 
     try:
-        engine = sqlalchemy.create_engine(db)
+        url = sqlalchemy.make_url(db)
+        if url.get_backend_name() == "sqlite" and url.database and not os.path.exists(url.database):
+            return _sqlite(Path(url.database).parent)  # to look into it would make it
+        engine = sqlalchemy.create_engine(url)
         try:
             tables = sqlalchemy.inspect(engine).get_table_names()
         finally:
