@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -154,6 +155,15 @@ def template(folder):
     return course
 
 
+@contextmanager
+def _temporary():
+    folder = tempfile.mkdtemp(prefix="plain-")
+    try:
+        yield Path(folder)
+    finally:
+        subprocess.run(["rm", "-rf", folder], stderr=subprocess.DEVNULL)  # Python's rmtree cannot go a thousand deep
+
+
 def run(one, course):
     """Grade one submission of the corpus with plain nbgrader.
 
@@ -166,8 +176,7 @@ def run(one, course):
     -------
     what was found, as a dict of plain values; `outcome` puts it into words.
     """
-    with tempfile.TemporaryDirectory(prefix="plain-", ignore_cleanup_errors=True) as folder:
-        world = Path(folder)
+    with _temporary() as world:
         world.chmod(0o755)
         mine, result, home = world / "course", world / "result", world / "home"
         shutil.copytree(course, mine, symlinks=True)

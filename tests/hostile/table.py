@@ -1,6 +1,6 @@
 """The corpus as a table: what each submission does, what plain nbgrader makes of it, and what `nbreferee` does.
 
-``python -m hostile.table --plain`` records plain nbgrader's outcomes (half an hour); without the option the recorded
+``python -m hostile.table --plain`` records plain nbgrader's outcomes (an hour); without the option the recorded
 outcomes and those of the last test run are joined to ``_build/hostile.json`` and printed as Markdown.
 """
 
