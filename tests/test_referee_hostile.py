@@ -93,3 +93,20 @@ def test_the_table_has_a_row_for_each_submission():
     assert len(rows) == len(corpus()) and text.count("\n| **") == len(rows)
     assert "| 12 | 12 | not tried |" in text
     assert sum(NONE.values()) == 0
+
+
+def test_the_summary_counts_what_the_rows_say():
+    def row(just, plain, ours):
+        told = [each and {"points": each[0], "words": list(each[1:])} for each in (plain, ours)]
+        return {"just": just, "plain": told[0], "ours": told[1]}
+
+    counted = table.summary(
+        [
+            row(9, (12, "mark forged: 3 points too many", "read: gradebook"), (9, "crashed: a")),
+            row(12, None, (11, "1 process left running")),
+            row(12, (None, "batch stopped: no end", "submission lost"), (12,)),
+            row(None, (3, "mark forged"), (None, "refused: empty")),
+        ]
+    )
+    counts = [line.split("|")[2:4] for line in counted.splitlines()[2:]]
+    assert [[int(one) for one in pair] for pair in counts] == [[2, 0], [1, 1], [1, 0], [1, 0], [0, 1]]

@@ -6,6 +6,7 @@ outcomes and those of the last test run are joined to ``_build/hostile.json`` an
 
 import argparse
 import json
+import re
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -58,9 +59,38 @@ def _said(row):
     return ": ".join(filter(None, (points, "; ".join(row["words"])))) or "–"
 
 
+TROUBLE = {
+    "disturb another submission or the batch": "next student|earlier|tests in|batch|grading|gradebook",
+    "read what is secret": "read:",
+    "leave processes or files behind": ".*left ",
+}
+
+
+def summary(table):
+    """How many submissions did what, as Markdown; a row that was not tried counts nowhere."""
+
+    def count(judge, grader):
+        said = ((row["just"], row[grader]) for row in table if row[grader])
+        return sum(bool(judge(just, one["points"], one["words"])) for just, one in said)
+
+    def more(just, points, words):
+        return any(word.startswith("mark forged") for word in words) or (just is not None and (points or 0) > just)
+
+    def less(just, points, words):
+        return just is not None and (points is None or points < just)
+
+    judges = {"get more points than they deserve": more, "get fewer, or no mark at all": less}
+    for what, form in TROUBLE.items():
+        judges[what] = lambda just, points, words, form=form: any(re.match(form, word) for word in words)
+    lines = [f"| of {len(table)} submissions | plain nbgrader | nbreferee |", "|---|---|---|"]
+    for what, judge in judges.items():
+        lines.append(f"| {what} | {count(judge, 'plain')} | {count(judge, 'ours')} |")
+    return "\n".join([*lines, ""])
+
+
 def markdown(table, cell=lambda text: text.replace("|", "\\|")):
     """The table as Markdown, a part for each class; ``cell`` makes a text safe to stand in it."""
-    lines = []
+    lines = [summary(table)]
     for kind in CLASSES:
         lines += [
             f"## {kind[0].upper()}{kind[1:]}",
