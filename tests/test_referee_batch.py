@@ -1,6 +1,7 @@
 """A whole assignment: nothing lost, nothing graded twice, no mark by accident, the gradebook as nbgrader has it."""
 
 import ctypes
+import json
 import os
 import random
 import resource
@@ -23,8 +24,6 @@ import pytest
 import sqlalchemy as sa
 from nbformat.v4 import new_code_cell, new_notebook
 from nbgrader.api import Gradebook
-from nbgrader.apps.api import NbGraderAPI
-from nbgrader.coursedir import CourseDirectory
 
 import toyset
 from nbreferee import batch, gate, late
@@ -330,10 +329,6 @@ def test_a_class_is_graded(root):
 
 
 def test_rows_are_those_of_nbgraders_own_autograde(root, prepared, tmp_path_factory):
-    from nbgrader.apps import NbGraderAPI
-    from nbgrader.coursedir import CourseDirectory
-    from traitlets.config import Config
-
     theirs = tmp_path_factory.mktemp("theirs")
     subprocess.run(["cp", "-r", f"{prepared}/.", str(theirs)], check=True)
     wrong = GOOD | {"double_answer": "def double(x):\n    return 2 * int(x)", "proof_text": "Because."}
@@ -342,24 +337,13 @@ def test_rows_are_those_of_nbgraders_own_autograde(root, prepared, tmp_path_fact
         submit(place, "bob", wrong)
         submit(place, "eve", {}, stamp="2026-01-06 10:00:00.5 CET")
     assert len(grade(root)) == 3
-    config = Config()
-    config.CourseDirectory.root = config.Exchange.root = str(theirs)
-    config.CourseDirectory.db_url = f"sqlite:///{theirs / 'gradebook.db'}"
-    api = NbGraderAPI(CourseDirectory(config=config), config=config)
-    api.log.propagate, api.log.handlers = False, []
-    with batch._quiet():
-        for student in ("ada", "bob", "eve"):
-            result = api.autograde("toy", student, force=True, create=True)
-            assert result["success"], result["log"]
+    command = [sys.executable, "-m", "nbgrader", "autograde", "toy", "--create", "--force"]
+    done = subprocess.run(command, cwd=theirs, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
     ours, expected = contents(root), contents(theirs)
     for table, rows in expected.items():
         assert ours[table] == rows, table
-    assert api.get_autograded_students("toy") == {"ada", "bob", "eve"}  # formgrader's list, of theirs
-    config.CourseDirectory.root = str(root)
-    config.CourseDirectory.db_url = f"sqlite:///{root / 'gradebook.db'}"
-    api = NbGraderAPI(CourseDirectory(config=config), config=config)
-    assert api.get_autograded_students("toy") == {"ada", "bob", "eve"}  # and of ours
-    assert api.get_submission("toy", "ada")["score"] == 4.0
+    assert graded_for_formgrader(root) == graded_for_formgrader(theirs) == dict.fromkeys(("ada", "bob", "eve"), True)
 
 
 def test_the_assignment_stands_as_nbgrader_makes_it(tmp_path):
@@ -497,10 +481,19 @@ def test_marks_of_another_grader_stand_too(root):
     assert grade(root)[0].to_mark == 2.0
 
 
+LISTED = """
+import json, sys
+from nbgrader.apps.api import NbGraderAPI
+from nbgrader.coursedir import CourseDirectory
+course = CourseDirectory(root=sys.argv[1], db_url=f"sqlite:///{sys.argv[1]}/gradebook.db")
+print(json.dumps({each["student"]: each["autograded"] for each in NbGraderAPI(course).get_submissions("toy")}))
+"""
+
+
 def graded_for_formgrader(root):
-    """{student: whether formgrader takes the submission for graded}"""
-    course = CourseDirectory(root=str(root), db_url=f"sqlite:///{root / 'gradebook.db'}")
-    return {each["student"]: each["autograded"] for each in NbGraderAPI(course).get_submissions("toy")}
+    """{student: whether formgrader takes the submission for graded}, from nbgrader as it is, in its own process."""
+    done = subprocess.run([sys.executable, "-c", LISTED, str(root)], capture_output=True, text=True, timeout=120)
+    return json.loads(done.stdout)
 
 
 def test_formgrader_takes_everything_for_graded(root):
@@ -675,8 +668,9 @@ def test_several_notebooks_and_ids_without_underscore(tmp_path):
 # What goes wrong with the machine
 
 SCRIPT = """
-import sys
+import signal, sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started without
 sys.path[:0] = [{tests!r}, *{paths!r}]
 import test_referee_batch as t
 t.batch.fingerprint = lambda packages: "this machine"
@@ -757,7 +751,10 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(root, tmp_path):
     while len(runs(log)) < 8 and time.monotonic() < end:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=30)
+    try:
+        _, told = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == -signal.SIGINT or process.returncode == 1, told
     assert "give the command again to go on" in told.splitlines()[-1]
     kept = stored_students(root)
