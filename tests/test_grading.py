@@ -232,6 +232,19 @@ def test_the_doctor_sees_whether_they_would_run(toy):
     assert "from nbreferee.guard import guard; guard()" in said[False] and True in said
 
 
+def test_deadlines_speak_of_what_is_graded(toy):
+    """Names that fit nothing are told wherever they stand; a missing deadline only of what is graded now."""
+    course, base = toy
+    toyset.write(course.root, "later")
+    hand_in(course, "ada", toyset.fill(base, GOOD))
+    rules = 'zone = "UTC"\n[assignments.{}]\ndue = 2126-01-01\nexcused = ["adda"]\n'
+    (course.root / "deadlines.toml").write_text(rules.format("toy"))
+    told = run(course, "grade", "toy").stderr
+    assert told.count("deadlines.toml") == 1 and "there is no student adda; did you mean 'ada'?" in told, told
+    (course.root / "deadlines.toml").write_text(rules.format("later"))
+    assert "deadlines.toml: toy has no deadline" in run(course, "grade", "toy").stderr
+
+
 def test_a_timestamp_that_is_none_does_not_take_formgrader_down(toy):
     course, base = toy
     stamps = {
