@@ -74,7 +74,9 @@ def test_position_wise_is_equivariance_without_mixing(seed, n, kind):
     dY = np.zeros((n, 4))
     dY[i] = rng.standard_normal(4)
     dX, _ = vjp(dY)
-    assert (dX[np.arange(n) != i] == 0).all() and np.abs(dX[i]).max() > 0
+    assert (dX[np.arange(n) != i] == 0).all()
+    silent = kind == "relu" and (X[i] @ p["up"]["weight"] + p["up"]["bias"] <= 0).all()  # one row in 2⁹
+    assert (np.abs(dX[i]).max() == 0) == silent
 
 
 @pytest.mark.claim("lem-position-wise")
