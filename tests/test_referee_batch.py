@@ -1,7 +1,6 @@
 """A whole assignment: nothing lost, nothing graded twice, no mark by accident, the gradebook as nbgrader has it."""
 
 import ctypes
-import json
 import os
 import random
 import resource
@@ -343,7 +342,9 @@ def test_rows_are_those_of_nbgraders_own_autograde(root, prepared, tmp_path_fact
     ours, expected = contents(root), contents(theirs)
     for table, rows in expected.items():
         assert ours[table] == rows, table
-    assert graded_for_formgrader(root) == graded_for_formgrader(theirs) == dict.fromkeys(("ada", "bob", "eve"), True)
+    scores = toyset.formgrader_scores(root)
+    assert scores == toyset.formgrader_scores(theirs) and set(scores) == {"ada", "bob", "eve"}
+    assert None not in scores.values() and scores["ada"] == 4.0
 
 
 def test_the_assignment_stands_as_nbgrader_makes_it(tmp_path):
@@ -481,32 +482,17 @@ def test_marks_of_another_grader_stand_too(root):
     assert grade(root)[0].to_mark == 2.0
 
 
-LISTED = """
-import json, sys
-from nbgrader.apps.api import NbGraderAPI
-from nbgrader.coursedir import CourseDirectory
-course = CourseDirectory(root=sys.argv[1], db_url=f"sqlite:///{sys.argv[1]}/gradebook.db")
-print(json.dumps({each["student"]: each["autograded"] for each in NbGraderAPI(course).get_submissions("toy")}))
-"""
-
-
-def graded_for_formgrader(root):
-    """{student: whether formgrader takes the submission for graded}, from nbgrader as it is, in its own process."""
-    done = subprocess.run([sys.executable, "-c", LISTED, str(root)], capture_output=True, text=True, timeout=120)
-    return json.loads(done.stdout)
-
-
 def test_formgrader_takes_everything_for_graded(root):
     """It compares timestamp.txt with the gradebook; the time of a file, which a deadline needs, is neither."""
     rules = late.parse({"zone": "UTC", "assignments": {"toy": {"due": date(2020, 1, 1), "percent": 10}}})
     submit(root, "ada", stamp="2020-01-05 10:00:00 UTC")
     submit(root, "bob")
     assert by_student(grade(root, rules=rules))["bob"].penalty == 4.0
-    assert graded_for_formgrader(root) == {"ada": True, "bob": True}
+    assert toyset.formgrader_scores(root) == {"ada": 4.0, "bob": 4.0}
     (root / "submitted/ada/toy/timestamp.txt").unlink()
-    assert graded_for_formgrader(root) == {"ada": False, "bob": True}
+    assert toyset.formgrader_scores(root) == {"ada": None, "bob": 4.0}
     grade(root, rules=rules)
-    assert graded_for_formgrader(root) == {"ada": True, "bob": True}
+    assert toyset.formgrader_scores(root) == {"ada": 4.0, "bob": 4.0}
 
 
 def test_a_penalty_is_entered_and_shown(root):

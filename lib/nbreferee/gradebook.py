@@ -331,6 +331,7 @@ class _Bulk:
 
     def submissions(self):
         """{student: id of the submission}; students and submissions that are missing are made."""
+        # A refused notebook says nothing of the time: it comes first, so that another one of its student overrules it.
         students = {entry.student: entry for entry in sorted(self.entries, key=lambda entry: not entry.refused)}
         known = {row.id for row in self.select(sa.select(STUDENT.c.id), STUDENT.c.id, students)}
         self.insert(STUDENT, [{"id": student} for student in students if student not in known])
