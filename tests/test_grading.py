@@ -8,11 +8,13 @@ import sys
 
 import nbformat
 import pytest
+from nbformat.v4 import new_output
 from nbgrader.validator import Validator
 
 import toyset
 from battery import results
 from grading.course_root import course_at, grade_id
+from grading.validation import plain_error
 from nbreferee.doctor import _database, _guard
 from nbreferee.sandbox import abilities
 from nbreferee.trial import reference_answers
@@ -171,6 +173,14 @@ def test_the_validate_button_says_what_the_grader_says(toy, tmp_path):
     ]
     graded = results(toyset.notebook(), {"mine": answers})["mine"].by_test
     assert graded["double_test-shown"].message == "double(3) should be 6" and graded["square_test"].points == 1
+
+
+def test_validate_cuts_no_message():
+    """Left alone, the command shows the first 87 characters of a line, and the diagnosis stands at its end."""
+    error = new_output("error", ename="Mismatch", evalue=f"dW: {'a known mistake, ' * 9}\ntake k_j out of dK")
+    plain_error(error, set())
+    shown = Validator()._indent("\n".join(error.traceback))
+    assert " ".join(shown.split()) == " ".join(f"Mismatch: {error.evalue}".split())
 
 
 def test_reference_answers_carry_no_marker():

@@ -6,6 +6,7 @@ that passed with a warning counts as failed, though it costs nothing here. It ha
 
 import copy
 import re
+import textwrap
 
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import NbGraderPreprocessor
@@ -15,6 +16,7 @@ from nbgrader.validator import Validator
 from .course_root import grade_id
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+WIDTH = Validator.width.default_value - 10  # it indents by four
 everything_failed = Validator._get_failed_cells
 
 
@@ -68,9 +70,10 @@ def of_student(frame, tests):
 
 
 def plain_error(output, tests):
-    """Keep of a traceback the student's own lines and the message."""
+    """Keep of a traceback the student's own lines and the message, in lines that `nbgrader validate` does not cut."""
     frames = [ANSI.sub("", frame) for frame in output.traceback if of_student(frame, tests)]
-    output.traceback = [*frames, f"{output.ename}: {output.evalue}"]
+    lines = f"{output.ename}: {output.evalue}".splitlines()
+    output.traceback = [*frames, "\n".join(textwrap.fill(line, WIDTH, break_on_hyphens=False) for line in lines)]
 
 
 def brief(cell, title, tests):
