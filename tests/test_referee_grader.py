@@ -308,11 +308,66 @@ def test_a_hidden_test_sees_what_stood_at_its_place():
     assert marks(cells, {"answer": "x = 1", "second": "x = 2"}).points == 2
 
 
-def test_a_cell_is_not_blamed_for_a_process_that_a_test_has_spoilt():
+@pytest.mark.parametrize("harm", ["os._exit(1)", "raise OSError", "bytearray(1 << 40)", "while True: pass"])
+def test_a_cell_is_not_blamed_for_a_process_that_a_test_has_spoilt(harm):
     cells = [*DOUBLE, asked("other", "def half(x):\n    return x / 2"), check("half", "assert half(4) == 2", 4)]
     spoils = "import os, sys\nasked = []\ndef double(x):\n    asked.append(x)\n    return 2 * x"
-    other = "if asked: os._exit(1)\ndef half(x):\n    return x / 2"
-    assert marks(cells, {"answer": spoils, "other": other}).points == 7
+    other = f"if asked:\n    {harm}\ndef half(x):\n    return x / 2"
+    result = marks(cells, {"answer": spoils, "other": other})
+    assert result.points == 7 and [cell.state for cell in result.cells] == ["ran", "ran"]
+
+
+HALF = [asked("other", "def half(x):\n    return x / 2"), check("half", "assert half(4) == 2", 4)]
+
+
+LEAVES = {
+    "a thread": "threading.Timer(0.3, os._exit, (1,)).start()\n    time.sleep(0.2)",
+    "an agent that ends": "sys.modules['nbreferee.student']._VERBS['names'] = lambda *args: os._exit(1)",
+    "an agent that is silent": "sys.modules['nbreferee.student']._VERBS['names'] = lambda *args: time.sleep(100)",
+    "a full memory": "hoard.extend(bytearray(1 << 20) for _ in range(230))",
+}
+
+
+@pytest.mark.parametrize("leaves", LEAVES.values(), ids=LEAVES)
+@pytest.mark.parametrize("hidden", [False, True])
+def test_what_an_answer_leaves_behind_costs_no_other_answer(leaves, hidden):
+    """Each answer is lost in a process that a test of another one has used."""
+    bad = f"import os, sys, threading, time\nhoard = []\ndef double(x):\n    {leaves}\n    return 2 * x"
+    needs = "import time\ndef half(x):\n    time.sleep(0.3)\n    return len(bytearray(50 << 20)) // (50 << 20) * x / 2"
+    last = "### BEGIN HIDDEN TESTS\nassert half(4) == 2\n### END HIDDEN TESTS" if hidden else "assert half(4) == 2"
+    cells = [*DOUBLE[:3], HALF[0], check("half", last, 4)]
+    assert states(marks(cells, {"answer": bad, "other": needs})) == {"shown": "passed", "half": "passed"}
+
+
+def test_a_loop_without_end_takes_no_time_from_other_answers():
+    tests = [check(f"t{n}", f"assert double({n}) == {2 * n}") for n in range(4)]
+    inside = check("inside", "assert half(8) == 4", 1, run="sandboxed", needs=["half"])
+    cells = [DOUBLE[1], *tests, *HALF, inside]
+    loops = {"answer": "def double(x):\n    while True: pass", "other": "def half(x):\n    return x / 2"}
+    result = marks(cells, loops, limits=RunLimits(cell_s=1.5, total_s=4))
+    assert states(result) == dict.fromkeys(["t0", "t1", "t2", "t3"], "timeout") | {"half": "passed", "inside": "passed"}
+    assert "not run" in result.by_test["t3"].message
+
+
+def test_an_answer_that_ends_its_process_takes_no_process_from_other_answers():
+    tests = [check(f"t{n}", f"assert double({n}) == {2 * n}") for n in range(7)]
+    ends = {"answer": "import os\ndef double(x):\n    os._exit(1)", "other": "def half(x):\n    return x / 2"}
+    result = marks([DOUBLE[1], *tests, *HALF], ends)
+    assert states(result) == {f"t{n}": "crashed" for n in range(7)} | {"half": "passed"}
+
+
+def test_a_sandboxed_test_waits_for_one_that_is_judged_again():
+    spoils = f"import os, sys\ndef double(x):\n    {LEAVES['an agent that ends']}\n    return 2 * x"
+    inside = check("inside", "assert half(8) == 4", 1, run="sandboxed", needs=["half"])
+    result = marks([*DOUBLE[:3], *HALF, inside], {"answer": spoils, "other": "def half(x):\n    return x / 2"})
+    assert states(result) == {"shown": "passed", "half": "passed", "inside": "passed"}
+
+
+def test_a_hidden_test_finds_the_names_of_a_hidden_test_above():
+    first = check("first", "### BEGIN HIDDEN TESTS\nnumber = 21\n### END HIDDEN TESTS")
+    then = check("then", "### BEGIN HIDDEN TESTS\nassert double(number) == 42\n### END HIDDEN TESTS")
+    result = marks([*DOUBLE[:2], first, then], {"answer": "def double(x):\n    return 2 * x"})
+    assert states(result) == {"first": "passed", "then": "passed"}
 
 
 def test_an_answer_that_says_the_loop_is_over_ends_no_test():

@@ -9,6 +9,10 @@ Shown tests come first, all of them; then hidden ones; then sandboxed ones, each
 that remembers what a hidden test asked cannot tell it in the message of a shown one, and of an error in a hidden test
 the student reads the kind and the line, not the text. If two cells bind one name, hidden tests run in a new process,
 in which no cell below their place has run.
+
+Last come the tests whose answers have cost a process, time or memory, and those that were lost in a process that other
+tests had used before: each in a new process. So one answer's endless loop takes no time from another's tests, and what
+one answer leaves behind, a thread or a full memory, takes no mark from another.
 """
 
 import ast
@@ -76,34 +80,70 @@ class _Run:
         self.condemned = set()  # steps that cost a process are not run again
         self.fresh = True  # no test has asked this process yet
         self.cells, self.verdicts, self.losses = {}, {}, 0
+        self.movable = _movable(job.steps)
+        self.kept = {}  # movable test: what it finds at its place on the trusted side
+        self.suspects, self.waiting = set(), []  # answers that cost a process; tests that wait for one of their own
 
     def all(self):
-        steps, later = self.job.steps, _put_off(self.job.steps)
-        kept = {}  # what a test that is put off would have found on the trusted side
+        steps = self.job.steps
+        hidden = [index for index in self.movable if steps[index].hidden]
+        inside = [index for index, step in enumerate(steps) if step.kind == TEST and step.run == SANDBOXED]
         for index, step in enumerate(steps):
-            if index in later:
-                kept[index] = dict(self.trusted), dict(self.asked)
-            elif step.kind == TEST:
-                self.verdicts[step.name] = self.judge(step)
-            else:
+            if index in self.movable:
+                self.kept[index] = dict(self.trusted), dict(self.asked)
+            if step.kind != TEST:
                 self.on_student(index)
                 self.asked |= dict.fromkeys(step.asks, step.name)
                 if step.kind == GIVEN:
                     self.given(step)
-        in_place = kept and _rebinds(steps)
+            elif index not in hidden and index not in inside:
+                self.judge_or_wait(index)
+        in_place = hidden and _rebinds(steps)
         if in_place:
             self.lose()
-        for index, step in enumerate(steps):
-            if index in kept and step.run != SANDBOXED:
-                self.trusted, self.asked = kept[index]
-                if in_place:
-                    self.go_to(index)
-                self.verdicts[step.name] = self.judge(step)
-        for index, step in enumerate(steps):
-            if step.run == SANDBOXED:
-                self.verdicts[step.name] = self.judge_inside(index, step)
+        for index in hidden:
+            self.trusted, self.asked = self.kept[index]
+            if in_place:
+                self.go_to(index)
+            self.judge_or_wait(index)
+        open_ = {steps[index].name for index in self.waiting}
+        later = [index for index in inside if open_ & set(steps[index].needs)]
+        for index in sorted(set(inside) - set(later)):
+            self.judge_inside(index)
+        for index in self.waiting:
+            self.judge_alone(index)
+        for index in later:
+            self.judge_inside(index)
         tests = tuple(self.verdicts[step.name] for step in steps if step.kind == TEST)
         return Result(tests, tuple(self.cells[i] for i in sorted(self.cells)), time.monotonic() - self.began)
+
+    def judge_or_wait(self, index):
+        """Judge a test beside others, or let it wait for a process of its own, after all others.
+
+        It waits if its answers have cost a process before, or time or memory ran out: so nothing is taken from other
+        answers. And it is judged again if it is lost in a process that another test has used, whose fault it may be.
+        """
+        step = self.job.steps[index]
+        answers = {self.asked[name] for name in _globals_or_none(step.source) if name in self.asked}
+        if index in self.movable and answers & self.suspects:
+            self.waiting.append(index)
+            return
+        spoilt = self.student is not None and not self.fresh
+        self.verdicts[step.name] = verdict = self.judge(step)
+        if verdict.state in LOST:
+            self.suspects |= answers
+            if spoilt and index in self.movable:
+                self.waiting.append(index)
+
+    def judge_alone(self, index):
+        """Judge a test in a new process, in which nothing but the cells above it has run."""
+        step = self.job.steps[index]
+        if step.name in self.verdicts and self.spent():
+            return
+        self.lose()
+        self.trusted, self.asked = self.kept[index]
+        self.done = index
+        self.verdicts[step.name] = self.judge(step)
 
     # --- the student's process ---
 
@@ -125,13 +165,19 @@ class _Run:
         sentence = loss.reason or LOST.get(loss.state, "")
         return loss.state, f"{sentence} ({how})" if how else sentence
 
+    def spent(self):
+        """(state, sentence) if this submission gets no further process."""
+        if time.monotonic() >= self.end:
+            return "timeout", f"not run: the submission had used its {self.limits.total_s:g} seconds"
+        if self.losses > self.limits.restarts:
+            return "crashed", f"not run: the process had been lost {self.losses} times"
+        return None
+
     def awake(self):
         """A student's process in which all cells so far have run; StudentLost if there is none to be had."""
         while self.student is None:
-            if time.monotonic() >= self.end:
-                raise StudentLost("timeout", f"not run: the submission had used its {self.limits.total_s:g} seconds")
-            if self.losses > self.limits.restarts:
-                raise StudentLost("crashed", f"not run: the process had been lost {self.losses} times")
+            if spent := self.spent():
+                raise StudentLost(*spent)
             self.line = self.start()
             self.student = Student(self.line.channel, output_limit=self.limits.output)
             self.fresh = True
@@ -182,23 +228,25 @@ class _Run:
         if step.kind == TEST or index in self.condemned or not step.source.strip():
             return
         self.student.deadline = self.deadline()
+        fresh = self.fresh
         try:
             ran = self.student.cell(step.source, step.name or step.kind)
-        except StudentLost as loss:
-            fresh = self.fresh
-            state, why = self.lost(loss)
-            if fresh:
-                self.condemned.add(index)
-                self.note(index, state, why)
-            else:  # a test has been there before: the fault may be of its making, so once more, from the beginning
-                self.once_more(index)
+            state, why, trace, output = "failed" if ran.error else "ran", ran.error or "", ran.trace or "", ran.output
         except StudentError as error:
-            self.note(index, "failed", f"{error.ename}: {error}", error.trace)
-        else:
-            output = ran.output[: self.limits.output]
-            self.note(index, "failed" if ran.error else "ran", ran.error or "", ran.trace or "", output)
+            state, why, trace, output = "failed", f"{error.ename}: {error}", error.trace, ""
+        except StudentLost as loss:
+            (state, why), trace, output = self.lost(loss), "", ""
+        settled = fresh or state == "ran" or why.startswith("NotImplementedError") or self.spent()
+        if not settled:  # a test has been in this process before, whose fault it may be
+            self.lose()
+            self.once_more(index)
+            return
+        if self.student is None:
+            self.condemned.add(index)
+        self.note(index, state, why, trace, output[: self.limits.output])
 
     def once_more(self, index):
+        """Run a cell again, from the beginning, in a new process."""
         before, self.done = self.done, index
         self.attempt(index)
         self.done = before
@@ -337,7 +385,7 @@ class _Run:
         if isinstance(error, StudentError):
             if error.ename == "NotImplementedError":
                 return "unanswered", "nothing was written into the answer yet", "", ""
-            state = "memory" if error.ename == "MemoryError" else "failed"
+            state = "memory" if isinstance(error, MemoryError) else "failed"
             if step.hidden:
                 kind = error.ename if hasattr(builtins, error.ename) else "an error of its own"
                 return state, f"your code raised {kind}", "", self.own_lines(error.trace)
@@ -372,9 +420,13 @@ class _Run:
         why = f": {cell.name or 'a cell of your own'} stopped with {cell.error}" if cell else "; do not rename it"
         return "failed", f"{name or text} is not defined{why}"
 
-    def judge_inside(self, index, step):
-        """The verdict of a sandboxed test: in a fresh process of the student's, after everything else."""
-        began = time.monotonic()
+    def judge_inside(self, index):
+        """Judge a sandboxed test: in a new process of the student's, once those that it needs have passed."""
+        step = self.job.steps[index]
+        self.verdicts[step.name] = self.inside(index, step, time.monotonic())
+
+    def inside(self, index, step, began):
+        """The verdict of a sandboxed test."""
         failing = [name for name in step.needs if name not in self.verdicts or self.verdicts[name].state != "passed"]
         if failing:
             return self.verdict(step, "withheld", 0.0, began, f"first, {', '.join(failing)} must pass")
@@ -402,19 +454,16 @@ class _Run:
         return self.verdict(step, "failed", 0.0, began, message, output=output)
 
 
-def _put_off(steps):
-    """The tests that run after all others: sandboxed ones, and hidden ones whose names no later cell needs."""
-    later, needed = set(), set()
+def _movable(steps):
+    """The split tests, in order, whose names no later cell needs: they can be judged in another place."""
+    movable, needed = [], set()
     for index in reversed(range(len(steps))):
         step = steps[index]
-        if step.kind == TEST and (step.run == SANDBOXED or (step.hidden and not needed & set(bound(step.source)))):
-            later.add(index)
-        elif step.kind in (TEST, GIVEN):
-            try:
-                needed |= set(_globals(step.source))
-            except (SyntaxError, ValueError):
-                pass
-    return later
+        if step.kind == TEST and step.run != SANDBOXED and not needed & set(bound(step.source)):
+            movable.insert(0, index)
+        if step.kind == GIVEN or (step.kind == TEST and step.run != SANDBOXED):
+            needed |= set(_globals_or_none(step.source))
+    return movable
 
 
 def _rebinds(steps):
@@ -447,6 +496,13 @@ def _globals(source):
         scopes += scope.get_children()
         read |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (scope is top or s.is_global())}
     return [name for name in dict.fromkeys(re.findall(r"[^\W\d]\w*", text)) if name in read - mine]
+
+
+def _globals_or_none(source):
+    try:
+        return _globals(source)
+    except (SyntaxError, ValueError):
+        return []
 
 
 def _partial(value, worth):

@@ -127,6 +127,7 @@ def write(path, tree):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plain", action="store_true", help="run plain nbgrader and record its outcomes")
+    parser.add_argument("--ours", action="store_true", help="record the outcomes of the last test run as ours")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--keep", help="a folder for all that was found")
     parser.add_argument("--missing", action="store_true", help="only what has not been recorded yet")
@@ -145,6 +146,8 @@ def main():
             write(RECORD, stored)
 
         record_plain(names, options.workers, options.keep, done)
+    if options.ours:
+        write(RECORD, stored | {"ours": load(BUILD)["ours"]})
     print(markdown(joined()))
 
 

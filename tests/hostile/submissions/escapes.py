@@ -137,6 +137,22 @@ def reads_the_graders_questions(s):
     )
 
 
+@submission(ESCAPE)
+def spoils_the_next_question(s):
+    """Answers right, and leaves its process such that it ends with the first question of the next test."""
+    s.add(
+        "mean",
+        """
+import os, sys
+agent, right = sys.modules.get("nbreferee.student"), RunningMean.update
+def update(self, x):
+    right(self, x)
+    if agent is not None:
+        agent._VERBS["names"] = lambda *args: os._exit(1)
+RunningMean.update = update""",
+    )
+
+
 @submission(ESCAPE, without("softmax"))
 def patches_the_agent(s):
     """Patches the agent that serves its values: every name is defined, also the tests' own, as whatever is wanted."""

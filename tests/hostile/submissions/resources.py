@@ -101,6 +101,23 @@ def takes_memory(s):
     _mean(s, "        keep = [np.ones(16_000_000) for _ in range(48)]\n        raise ValueError(str(len(keep)))")
 
 
+@submission(RESOURCE)
+def fills_a_cache(s):
+    """Answers right, and keeps what it computes in a list that grows until the memory is full."""
+    s.add(
+        "mean",
+        """
+kept, right = [], RunningMean.update
+def update(self, x):
+    right(self, x)
+    for size in (4_000_000, 40_000, 400):
+        try:
+            while True: kept.append(np.ones(size))
+        except MemoryError: pass
+RunningMean.update = update""",
+    )
+
+
 @submission(RESOURCE, NO_MEAN, tests={"mean_test": LOST})
 def takes_memory_in_children(s):
     """Takes half a gigabyte in each of eight child processes, each within the limit of one."""
