@@ -1,5 +1,6 @@
 """A whole assignment: nothing lost, nothing graded twice, no mark by accident, the gradebook as nbgrader has it."""
 
+import base64
 import ctypes
 import os
 import random
@@ -21,7 +22,8 @@ import nbformat
 import psutil
 import pytest
 import sqlalchemy as sa
-from nbformat.v4 import new_code_cell, new_notebook
+from nbconvert import HTMLExporter
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.api import Gradebook
 
 import toyset
@@ -453,6 +455,29 @@ def test_marks_given_by_hand_stand_while_the_answer_is_the_same(root, tmp_path):
         assert (grade_row.manual_score, grade_row.extra_credit) == (1.5, 0.25)  # not lost, only to be confirmed
         assert book.find_comment("proof_text", "toy", "toy", "ada").manual_comment == "Say which law you use."
     assert grade(root)[0].to_mark == 2.0  # a further run does not confirm it
+
+
+def test_a_mark_for_a_photograph_stands_while_the_picture_is_the_same(root):
+    red, blue = (base64.b64encode(b"\x89PNG" + bytes([n] * 20)).decode() for n in range(2))
+
+    def hand_in(picture, *below):
+        path = submit(root, "ada", GOOD | {"proof_text": "![my proof](attachment:image.png)"})
+        book = nbformat.read(path, 4)
+        book.cells[-1].attachments = {"image.png": {"image/png": picture}}
+        book.cells += [new_markdown_cell(text) for text in below]
+        nbformat.write(book, path)
+        return grade(root)[0]
+
+    assert hand_in(red).to_mark == 2.0
+    shown = nbformat.read(root / "autograded/ada/toy/toy.ipynb", 4).cells[-1]
+    assert [bundle["image/png"] for bundle in shown.attachments.values()] == [red]
+    assert f"data:image/png;base64,{red}" in HTMLExporter().from_notebook_node(new_notebook(cells=[shown]))[0]
+    mark(root, "ada", "proof_text", 1.5)
+    assert hand_in(red).to_mark == 0.0
+    assert hand_in(blue).to_mark == 2.0
+    mark(root, "ada", "proof_text", 1.5)
+    row = hand_in(blue, "And one more line.")
+    assert row.to_mark == 2.0 and "followed by texts" in row.notes[0]
 
 
 def test_a_mark_that_overrules_a_test_stands_while_the_code_is_the_same(root):
@@ -952,16 +977,18 @@ def test_a_key_depends_on_all_that_a_result_depends_on():
     other = toyset.notebook()
     other.cells[-1].source = "other"
     text = Answers({"double_answer": DOUBLE, "proof_text": "New."}, (), (), ())
+    photo = Answers(answers.cells, (), (), (), {"picture-1.png": {"image/png": "AAAA"}})
     keys = {
         base,
         key_of(job, template, answers, "f"),
         key_of(job, other, answers, "e"),
         key_of(job, template, text, "e"),
+        key_of(job, template, photo, "e"),
         key_of(job, template, Answers(answers.cells, (Own("1", None),), (), ()), "e"),
         key_of(plan(template, answers, RunLimits(cell_s=3)), template, answers, "e"),
         key_of(plan(template, Answers({"double_answer": SQUARE}, (), (), ())), template, answers, "e"),
     }
-    assert len(keys) == 7
+    assert len(keys) == 8
 
 
 def test_the_fingerprint_sees_a_changed_source(tmp_path, monkeypatch):
@@ -987,7 +1014,9 @@ def reply(points=2.0, worth=2.0, name="t"):
 
 
 def test_messages_come_back_as_they_were():
-    template, answers = toyset.notebook(), Answers({"a": "x\ud800", "b": None}, (Own("y", "a", True),), ("b",), ("n",))
+    own = (Own("y", "a", True), Own("z", None, kind="markdown"))
+    template, photos = toyset.notebook(), {"picture-1.png": {"image/png": "AAAA"}}
+    answers = Answers({"a": "x\ud800", "b": None}, own, ("b",), ("n",), photos)
     request = Request(job(), template, answers, "Set", {"t": {"score": 1.5}}, reply().result, "stub", "text")
     assert read_request(write_request(request)) == request
     assert read_request(write_request(Request(job()))) == Request(job())

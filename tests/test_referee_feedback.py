@@ -1,5 +1,6 @@
 """What comes out of a verdict: the autograded notebook that nbgrader reads, and the page that a student receives."""
 
+import base64
 import copy
 import doctest
 import html
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.nbgraderformat import MetadataValidator
 from nbgrader.preprocessors import ClearSolutions, ComputeChecksums
@@ -241,17 +243,45 @@ def test_own_cells_stand_where_they_ran_with_their_outputs():
     assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
 
 
-def test_attachments_of_the_student_replace_the_instructors():
+PHOTO = {"image/png": base64.b64encode(b"\x89PNG" + bytes(20)).decode()}
+
+
+def test_pictures_of_the_student_replace_the_instructors():
     template = small()
     template.cells[-1].attachments = {"solution.png": {"image/png": "AAAA"}}
-
-    class More(Answers):
-        attachments = {"why_answer": {"mine.png": {"image/png": "BBBB"}}}  # noqa: RUF012
-
     result = verdicts(*["passed"] * 3)
     assert "attachments" not in autograded(template, MINE, result).cells[-1]
-    more = More(MINE.cells, (), (), ())
-    assert list(autograded(template, more, result).cells[-1].attachments) == ["mine.png"]
+    assert "attachments" not in autograded(template, replace(MINE, unanswered=("why_answer",)), result).cells[-1]
+    text = "![my proof](attachment:picture-2.png)"
+    photos = replace(
+        MINE, cells=MINE.cells | {"why_answer": text}, pictures={"picture-1.png": {}, "picture-2.png": PHOTO}
+    )
+    cell = autograded(template, photos, result).cells[-1]
+    assert cell.source == text and cell.attachments == {"picture-2.png": PHOTO}
+
+
+def test_texts_of_the_students_own_stand_where_they_stood():
+    own = (Own("x = 1", "twice_answer"), Own("A <b>note</b>", "twice_answer", kind="markdown"))
+    book = autograded(small(), replace(MINE, own=own), verdicts(*["passed"] * 3))
+    at = next(n for n, cell in enumerate(book.cells) if cell.source == "x = 1")
+    note = book.cells[at + 1]
+    assert (note.cell_type, note.source) == ("markdown", "A < b>note< /b>")
+    nbformat.validate(book)
+
+
+def test_formgrader_shows_photographs_and_stops_at_no_text():
+    """Its exporter stops at a picture that it cannot find."""
+    texts = [
+        "![proof](attachment:picture-1.png)",
+        "![proof](attachment:gone.png) !![proof](attachment:gone.png) ![p][r]\n\n[r]: attachment:gone.png",
+        "![a [b]](attachment:gone.png) ![p](<attachment:gone.png>) ![](attachment:)",
+        "!![p](http://example.org/p.png)",
+    ]
+    for text in texts:
+        answers = replace(MINE, cells=MINE.cells | {"why_answer": text}, pictures={"picture-1.png": PHOTO})
+        page, _ = HTMLExporter().from_notebook_node(autograded(small(), answers, verdicts(*["passed"] * 3)))
+        assert (f"data:image/png;base64,{PHOTO['image/png']}" in page) == ("picture-1" in text)
+        assert "<img" not in page or "picture-1" in text
 
 
 def test_a_result_of_another_notebook_is_refused():
@@ -292,9 +322,9 @@ def test_formgrader_opens_it_and_runs_nothing_of_the_student(text):
 
 def test_taming_keeps_formulas_and_own_pictures():
     text = "If $a<1$ and $\\alpha$: ![plot](attachment:plot.png) & [book](https://example.org)"
-    assert tamed(text) == text
+    assert tamed(text, {"plot.png"}) == text and "!" not in tamed(text)
     assert "javascript:" not in html.unescape(tamed("[a](&#106;avascript&colon;alert(1)) [b](javascript\\:x)"))
-    assert "attachment:" in tamed("![a[b](attachment:x)](http://x)") and tamed("![a[b](attachment:x)](y)")[0] == "["
+    assert tamed("![a[b](attachment:x)](http://x)", {"x"}) == "[a[b](attachment:x)](http://x)"
 
 
 # the page -------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The ingest gate: whatever strangers hand in becomes a clean notebook or a named refusal, and nothing else happens."""
 
+import base64
 import doctest
 import gzip
 import json
@@ -187,15 +188,19 @@ def test_only_the_flags_of_nbgrader_stay_and_have_the_right_types():
 
 
 def test_pictures_stay_and_other_attachments_go():
+    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(10)).decode()
     bundle = {
-        "a.png": {"image/png": ["iVBO", "Rw0="]},
+        "a.png": {"image/png": [picture[:8], picture[8:]]},
         "b.svg": {"image/svg+xml": "PHN2Zz4="},
         "d": {"image/png": "<svg>"},
+        "page": {"image/png": base64.b64encode(b"<html><script>alert(1)</script>").decode()},
+        "other": {"image/jpeg": picture},
+        "short": {"image/png": picture[:8]},
         "c": 3,
     }
     book, notes = read(dump({"cell_type": "markdown", "source": "![](attachment:a.png)", "attachments": bundle}))
     well_formed(book)
-    assert book.cells[0].attachments == {"a.png": {"image/png": "iVBORw0="}} and "no pictures" in notes[0]
+    assert book.cells[0].attachments == {"a.png": {"image/png": picture}} and "no pictures" in notes[0]
     well_formed(read(dump({"cell_type": "markdown", "source": "", "attachments": [1]}))[0])
 
 
@@ -677,6 +682,48 @@ def test_another_notebook_is_refused():
     book, _ = read(dump(code(F), code(G, "other")))
     assert refusal(answers, book, TEMPLATE).state == "wrong-notebook"
     assert "another version" in taken(HEAD, code(G, "other"), PROOF).notes[0]
+
+
+def words(source, name=None, **attachments):
+    metadata = flags(name) if name else {}
+    return {"cell_type": "markdown", "source": source, "metadata": metadata, "attachments": attachments}
+
+
+RED, BLUE = ({"image/png": base64.b64encode(b"\x89PNG" + bytes([n] * 20)).decode()} for n in range(2))
+
+
+def test_pictures_get_names_of_ours():
+    """Two cells may use one name, and Markdown parsers differ about spaces, quotes and brackets in one."""
+    odd = "![b](attachment:my%20proof.png) ![c](<attachment:my proof.png>) ![d](attachment:image.png 'title')"
+    got = taken(
+        words("![a](attachment:image.png)", **{"image.png": RED}),
+        HEAD,
+        code(F, "f"),
+        TESTED,
+        code(G, "g"),
+        words(odd + " ![e](attachment:gone.png)", "proof", **{"my proof.png": RED, "image.png": BLUE}),
+    )
+    assert got.pictures == {"picture-1.png": RED, "picture-2.png": BLUE}
+    assert got.own[0].source == "![a](attachment:picture-1.png)"
+    one, two = "(attachment:picture-1.png)", "(attachment:picture-2.png)"
+    assert got.cells["proof"] == f"![b]{one} ![c]{one} ![d]{two} ![e](attachment:gone.png)"
+
+
+def test_texts_below_a_proof_belong_to_it():
+    got = taken(HEAD, code(F, "f"), TESTED, code(G, "g"), PROOF, words("And so on."), code("x = 1"), words("End."))
+    assert got.cells["proof"] == "Because.\n\nAnd so on.\n\nEnd." and "followed by texts" in got.notes[0]
+    assert [own.source for own in got.own] == ["x = 1"]
+    blank = {**PROOF, "source": "YOUR ANSWER HERE"}
+    got = taken(HEAD, code(F, "f"), TESTED, code(G, "g"), blank, words("Because."))
+    assert got.cells["proof"] == "Because." and got.unanswered == ()
+
+
+def test_texts_elsewhere_stay_where_they_are_and_are_told_where_a_proof_is_missing():
+    blank = {**PROOF, "source": "YOUR ANSWER HERE"}
+    for proof, told in ((PROOF, 0), (blank, 1)):
+        got = taken(HEAD, code(F, "f"), words("Because."), TESTED, code(G, "g"), proof)
+        assert [(own.source, own.place, own.kind) for own in got.own] == [("Because.", "f", "markdown")]
+        assert got.own_code == () and len(got.notes) == told and all("proof is not answered" in n for n in got.notes)
 
 
 def test_the_source_of_the_course_answers_itself():

@@ -19,7 +19,7 @@ __all__ = ["autograded", "tamed"]
 
 OUTPUT = 100_000  # characters of printed text in one cell; results are capped long before
 SCHEME = re.compile(r"(?i)(javascript|vbscript|data)((?:\\|\s)*:)")
-PICTURE = re.compile(r"!(?=\[(?![^][]*\]\(attachment:))")
+PICTURE = re.compile(r"!+(?=\[)(?:\[[^][\n]*\]\(attachment:([^()\s]+)\))?")
 NAMES = {"crashed": "ProcessCrashed", "timeout": "TimeLimit", "memory": "MemoryLimit", "failed": "Failed"}
 
 
@@ -31,8 +31,7 @@ def autograded(
     Parameters
     ----------
     template : the instructor's source notebook, hidden tests included.
-    answers : what `nbreferee.notebook.answers` found in the submission. If it has a mapping ``attachments`` from
-        grade_id to a cell's attachments, written answers get theirs.
+    answers : what `nbreferee.notebook.answers` found in the submission.
     result : the verdict, with a test for each test cell of the template.
     code_stub, text_stub : what the course puts in place of solutions, if it is not nbgrader's default.
 
@@ -59,10 +58,22 @@ def autograded(
     def own(place, before=False):
         for mine in answers.own:
             if (mine.place, mine.before) == (place, before):
+                cell = from_dict({"cell_type": mine.kind, "metadata": {"nbreferee": {"own": True}}})
+                cells.append(cell)
+                if mine.kind == "markdown":
+                    words(cell, mine.source)
+                    continue
                 ran = _next(runs, OWN, place or "")
-                cell = {"cell_type": "code", "source": _plain(mine.source), "metadata": {"nbreferee": {"own": True}}}
-                cell = from_dict(cell | {"outputs": _outputs(ran)})
-                cells.append(number(cell, not ran or ran.state != "skipped"))
+                cell |= {"source": _plain(mine.source), "outputs": _outputs(ran)}
+                number(cell, not ran or ran.state != "skipped")
+
+    def words(cell, text):
+        """Put a text of the student's into a cell, with the pictures to which it refers."""
+        cell.source = tamed(text, answers.pictures)
+        seen = set(PICTURE.findall(cell.source)) - {""}
+        cell.pop("attachments", None)
+        if seen:
+            cell.attachments = from_dict({name: answers.pictures[name] for name in sorted(seen)})
 
     own(None)
     for given in template.cells:
@@ -76,12 +87,12 @@ def autograded(
         if is_grade(cell) or is_solution(cell) or is_locked(cell) or is_task(cell):
             flags["checksum"], flags["cell_type"] = compute_checksum(cell), cell.cell_type
         if is_solution(cell) and name not in answers.unanswered and answers.cells.get(name) is not None:
-            cell.source = (_plain if cell.cell_type == "code" else tamed)(answers.cells[name])
-        if cell.cell_type == "markdown" and is_solution(cell):
+            if cell.cell_type == "code":
+                cell.source = _plain(answers.cells[name])
+            else:
+                words(cell, answers.cells[name])
+        elif is_solution(cell):
             cell.pop("attachments", None)
-            pictures = getattr(answers, "attachments", {}).get(name)
-            if pictures:
-                cell.attachments = copy.deepcopy(pictures)
         kind = kind_of(given)
         if kind == "test":
             cell.outputs = _verdict(cell, tests.get(name), name)
@@ -98,8 +109,14 @@ def autograded(
     return NotebookNode(cells=cells, metadata=copy.deepcopy(from_dict(kept)), nbformat=4, nbformat_minor=5)
 
 
-def tamed(text: str) -> str:
-    """A student's Markdown in which no HTML, no script address and no remote picture is left; formulas stay formulas.
+def tamed(text: str, pictures=()) -> str:
+    """A student's Markdown in which no HTML, no script address and no foreign picture is left; formulas stay formulas.
+
+    Parameters
+    ----------
+    text : what the student wrote.
+    pictures : names of attachments that exist. A reference to any other becomes a link, for formgrader stops at one
+        that it cannot find.
 
     Examples
     --------
@@ -110,7 +127,7 @@ def tamed(text: str) -> str:
     if SCHEME.search(html.unescape(SCHEME.sub("", text))):
         text = html.unescape(text)
     text = re.sub(r"<(?=[A-Za-z/!?])", "< ", text)
-    return PICTURE.sub("", SCHEME.sub(r"\1 \2", text))
+    return PICTURE.sub(lambda it: it[0] if it[1] in pictures else it[0].lstrip("!"), SCHEME.sub(r"\1 \2", text))
 
 
 def _plain(text):

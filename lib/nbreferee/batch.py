@@ -431,14 +431,21 @@ class _Template:
     def digests(self, answers, file):
         """{grade_id: digest of what a mark given by hand is about}."""
         code = [text or "" for name, text in answers.cells.items() if self.solutions.get(name)]
-        code = _digest(json.dumps([code, [own.source for own in answers.own]]))
+        code = _digest(json.dumps([code, [own.source for own in answers.own_code]]))
         out = {}
         for name in self.graded:
             if name in self.tests:
                 out[name] = code
             else:
-                out[name] = _digest((answers.cells.get(name) or "").strip()) if name in self.solutions else file
+                out[name] = self.written(answers, name) if name in self.solutions else file
         return out
+
+    @staticmethod
+    def written(answers, name):
+        """A digest of an answer in words, with the pictures to which it refers."""
+        text = (answers.cells.get(name) or "").strip()
+        seen = [json.dumps(answers.pictures[picture]) for picture in sorted(answers.pictures) if picture in text]
+        return _digest("\0".join([text, *seen]))
 
 
 @dataclass

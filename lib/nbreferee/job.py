@@ -135,7 +135,7 @@ def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | 
     JobError : a test's points or metadata make no sense.
     """
     own = {}
-    for cell in answers.own:
+    for cell in answers.own_code:
         own.setdefault((cell.place, cell.before), []).append(Step(OWN, cell.place or "", cell.source))
     steps, tests = list(own.get((None, False), [])), set()
     for cell in template.cells:

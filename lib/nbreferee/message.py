@@ -151,7 +151,7 @@ def read_reply(message: bytes, job: Job) -> Reply:
 
 def _answers_tree(answers):
     tree = {each.name: getattr(answers, each.name) for each in fields(Answers)}
-    own = [[own.source, own.place, own.before] for own in answers.own]
+    own = [[own.source, own.place, own.before, own.kind] for own in answers.own]
     return tree | {"cells": dict(answers.cells), "own": own}
 
 

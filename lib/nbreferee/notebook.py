@@ -5,11 +5,13 @@ cannot be read is refused with a reason. Notes and reasons are plain sentences a
 they become HTML.
 """
 
+import base64
 import json
 import math
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 import nbformat
 from nbformat import v3, v4
@@ -17,7 +19,13 @@ from nbformat import v3, v4
 GRADE_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.: -]{0,254}")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown", "html": "markdown"}
-PICTURES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
+PICTURES = {  # how a picture of each type begins
+    "image/png": rb"\x89PNG",
+    "image/jpeg": rb"\xff\xd8\xff",
+    "image/gif": rb"GIF8",
+    "image/webp": rb"RIFF.{4}WEBP",
+}
+REFERENCE = re.compile(r"""!\[([^][\n]*)\]\(<?attachment:([^<>"'\n]+?)>?(?:\s+(?:"[^"\n]*"|'[^'\n]*'))?\)""")
 CODE_STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
 TEXT_STUB = "YOUR ANSWER HERE"
 
@@ -269,13 +277,20 @@ def _flags(meta, number, log):
     return {"nbgrader": flags}
 
 
+def _is_picture(mime, data):
+    if not re.fullmatch(r"[A-Za-z0-9+/\s]*=?=?\s*", data):
+        return False
+    head = re.sub(r"\s", "", data[:100])[:24]
+    return len(head) == 24 and bool(re.match(PICTURES[mime], base64.b64decode(head), re.S))
+
+
 def _pictures(value, number, log):
     kept = {}
     for name, bundle in value.items() if isinstance(value, dict) else ():
         for mime, data in bundle.items() if isinstance(bundle, dict) else ():
             if isinstance(data, list) and all(isinstance(part, str) for part in data):
                 data = "".join(data)
-            if mime in PICTURES and isinstance(data, str) and re.fullmatch(r"[A-Za-z0-9+/=\s]*", data):
+            if mime in PICTURES and isinstance(data, str) and _is_picture(mime, data):
                 kept.setdefault(_clean(name)[:255], {})[mime] = data
     if value and len(kept) < (len(value) if isinstance(value, dict) else 1):
         log("Attachments that are no pictures were dropped; attach PNG or JPEG", number)
@@ -433,18 +448,20 @@ def read(data: bytes, *, name: str = "the file", limits: Limits = DEFAULT) -> tu
 
 @dataclass(frozen=True)
 class Own:
-    """A code cell of the student's own.
+    """A cell of the student's own.
 
     Parameters
     ----------
-    source : its code.
-    place : the given or solution cell beside which it runs, None at the top.
-    before : whether it runs before that cell (an earlier copy of an answer) or after it.
+    source : its code or text.
+    place : the given or solution cell beside which it stands, None at the top.
+    before : whether it stands before that cell (an earlier copy of an answer) or after it.
+    kind : code, which runs, or markdown.
     """
 
     source: str
     place: str | None
     before: bool = False
+    kind: str = "code"
 
 
 @dataclass(frozen=True)
@@ -454,15 +471,46 @@ class Answers:
     Parameters
     ----------
     cells : for each solution cell of the template, in its order, the student's text, or None where there is none.
-    own : the student's own code cells in order.
+    own : the student's own cells in order.
     unanswered : the ids of solution cells that were left as they were handed out.
     notes : sentences about cells that were deleted, doubled, retyped, merged, split or changed.
+    pictures : {name: {type: base64}} of the pictures that texts refer to, ``![…](attachment:name)``.
     """
 
     cells: dict
     own: tuple
     unanswered: tuple
     notes: tuple
+    pictures: dict = field(default_factory=dict)
+
+    @property
+    def own_code(self):
+        """The student's own cells that run."""
+        return tuple(own for own in self.own if own.kind == "code")
+
+
+class _Album:
+    """The pictures of a notebook under names of ours, which every Markdown parser reads in the same way."""
+
+    def __init__(self):
+        self.pictures = {}
+
+    def text(self, cell):
+        """A cell's text, with the new names; what refers to no picture becomes a link."""
+        mine = cell.get("attachments") or {}
+
+        def rename(found):
+            alt, old = found[1], found[2].strip()
+            bundle = mine.get(old) or mine.get(unquote(old))
+            if bundle is None:
+                return found[0]
+            name = next((name for name, known in self.pictures.items() if known == bundle), None)
+            if name is None:
+                name = f"picture-{len(self.pictures) + 1}.{next(iter(bundle)).partition('/')[2]}"
+                self.pictures[name] = dict(bundle)
+            return f"![{alt}](attachment:{name})"
+
+        return REFERENCE.sub(rename, cell.source) if mine else cell.source
 
 
 def _same(a, b):
@@ -490,7 +538,7 @@ def _indented(source):
     return line[:1] in (" ", "\t")
 
 
-def _take(copies, kind, stubs):
+def _take(copies, kind, stubs, album):
     """(earlier texts, the answer, how) of the cells that carry one id."""
     pieces, split = [], False
     for cell in (cell for cell in copies if cell.cell_type == kind):
@@ -500,7 +548,7 @@ def _take(copies, kind, stubs):
             pieces[-1] += "\n" + cell.source
             split = True
         elif not any(_same(cell.source, piece) for piece in pieces):
-            pieces.append(cell.source)
+            pieces.append(album.text(cell))
     if pieces and kind != "code":
         return [], "\n\n".join(pieces), "joined" if len(pieces) > 1 else ""
     if pieces:
@@ -551,16 +599,16 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
     >>> got.cells
     {'x': 'x = 1', 'y': None}
     >>> got.own
-    (Own(source='print(x)', place='x', before=False),)
+    (Own(source='print(x)', place='x', before=False, kind='code'),)
     >>> print(*got.notes)
     Solution cell y is missing; put it back from the released version.
     """
-    given, plain = {}, []
+    given, plain, album = {}, [], _Album()
     for cell in template.cells:
         flags = cell.get("metadata", {}).get("nbgrader", {})
         if flags.get("grade_id"):
             given[flags["grade_id"]] = cell
-        elif cell.cell_type == "code":
+        else:
             plain.append(cell.source)
     solutions = [name for name, cell in given.items() if cell.metadata["nbgrader"].get("solution")]
     by_id = {cell.get("id"): name for name, cell in given.items() if cell.get("id")}
@@ -580,8 +628,9 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
             copies[name].append(cell)
             continue
         unknown += name is not None
-        if cell.cell_type == "code" and cell.source.strip() and not any(_same(cell.source, text) for text in plain):
-            own.append(Own(cell.source, place))
+        mine = cell.source.strip() and not any(_same(cell.source, text) for text in plain)
+        if mine and cell.cell_type in ("code", "markdown"):
+            own.append(Own(album.text(cell), place, kind=cell.cell_type))
     if not any(copies.values()):
         raise Refused(
             "wrong-notebook", "No cell carries an id of this assignment; submit the notebook that was handed out."
@@ -622,7 +671,7 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
             continue
         marked = released[name] != given[name].source.strip()
         stubs = [released[name], given[name].source, *([] if marked else [stub_of(name)])]
-        earlier, text, how = _take(mine, kind, stubs)
+        earlier, text, how = _take(mine, kind, stubs, album)
         for other in order:  # a test that was merged into the answer
             if kind == "code" and other not in solutions and not copies[other] and given[other].cell_type == "code":
                 if released[other] and released[other] in text:
@@ -642,6 +691,18 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
             if sentence:
                 notes.append(f"Solution cell {name} {sentence}.")
 
+    for name in solutions:  # an answer in words that goes on, or stands whole, in cells below its own
+        more = [cell for cell in own if cell.kind == given[name].cell_type == "markdown" and cell.place == name]
+        if more:
+            answered = name not in unanswered and out[name] is not None
+            out[name] = "\n\n".join([*([out[name]] if answered else []), *(cell.source for cell in more)])
+            unanswered = [other for other in unanswered if other != name]
+            own = [cell for cell in own if cell not in more]
+            notes.append(f"Solution cell {name} is followed by texts, which count with it; merge them.")
+    silent = [name for name in unanswered if given[name].cell_type == "markdown"]
+    if silent and not all(cell.kind == "code" for cell in own):
+        notes.append(f"Texts stand elsewhere, while {', '.join(silent)} is not answered; see the autograded notebook.")
+
     defined = {name: re.search(r"^(?:def|class)\s+(\w+)", released[name], re.M) for name in solutions}
     for name in solutions:
         if out[name] is None and defined[name]:
@@ -655,4 +716,4 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
         notes.append(f"Given cells are missing and the instructor's count ({held}); nothing needs doing.")
     places = {name: n for n, name in enumerate(order)}
     everything = sorted(before + own, key=lambda cell: (places.get(cell.place, -1), not cell.before))
-    return Answers(out, tuple(everything), tuple(unanswered), tuple(notes))
+    return Answers(out, tuple(everything), tuple(unanswered), tuple(notes), album.pictures)

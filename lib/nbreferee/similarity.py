@@ -130,7 +130,7 @@ def from_answers(submissions: Mapping) -> dict:
         for name, text in answers.cells.items():
             if text and name not in answers.unanswered:
                 out.setdefault(name, {})[student] = text
-        own = "\n\n".join(cell.source for cell in answers.own)
+        own = "\n\n".join(cell.source for cell in answers.own_code)
         if own.strip():
             out.setdefault(OWN, {})[student] = own
     return out

@@ -214,8 +214,8 @@ def key_of(job: Job, template: nbformat.NotebookNode | str, answers: Answers, en
     answers : what the student contributed, texts that are not run included.
     environment : see `fingerprint`.
     """
-    own = [[each.source, each.place, each.before] for each in answers.own]
-    parts = [dict(answers.cells), own, list(answers.unanswered), list(answers.notes)]
+    own = [[each.source, each.place, each.before, each.kind] for each in answers.own]
+    parts = [dict(answers.cells), own, list(answers.unanswered), list(answers.notes), answers.pictures]
     digest = hashlib.sha256()
     template = template if isinstance(template, str) else nbformat.writes(template)
     for text in (environment, job.to_json(), template, json.dumps(parts)):
