@@ -1,5 +1,6 @@
 """The walls, attacked: each test runs `attacks.py` in a student's process and looks at what it could do."""
 
+import array
 import json
 import os
 import signal
@@ -15,15 +16,17 @@ import psutil
 import pytest
 
 from nbreferee import kernel, sandbox
+from nbreferee import zygote as zygote_module
 from nbreferee.doctor import diagnose
 from nbreferee.sandbox import Policy, SandboxError, abilities
-from nbreferee.zygote import Zygote, ZygoteError
+from nbreferee.zygote import Starter, Zygote, ZygoteError
 
 MIB = 1 << 20
 POLICY = Policy(memory_bytes=256 * MIB, processes=24, file_bytes=4 * MIB, scratch_bytes=16 * MIB, open_files=100)
 NAMES = {"grader": "attacks:main", "student": "attacks:serve"}
 ABLE = abilities()
 pytestmark = pytest.mark.skipif(not ABLE, reason=f"this machine cannot build the walls: {ABLE.lacks}")
+filtered = pytest.mark.skipif(not kernel.FILTERED, reason="no filter of system calls for this processor")
 
 
 class Relay:
@@ -74,6 +77,13 @@ def grader(zygote):
 @pytest.fixture
 def student(grader):
     return grader.student()
+
+
+def program(student, source):
+    """What a Python program says when a student's process runs it."""
+    said = student("run", sys.executable, "-I", "-S", "-c", source)
+    assert said, "the program failed"
+    return json.loads(said)
 
 
 def eventually(true, timeout_s=10):
@@ -132,6 +142,11 @@ def test_no_descriptor_is_inherited_but_the_channel(student):
     assert [kind for kind in kinds[3:] if not kind.startswith("/proc")] == ["socket"]
 
 
+def test_a_student_cannot_read_what_the_zygote_was_told(student):
+    command = student("run", "/bin/cat", "/proc/1/cmdline")
+    assert "nbreferee.forker" in command and "policy" not in command and "numpy" not in command
+
+
 def test_no_two_forks_draw_the_same_numbers(grader):
     one, two = grader.student()("draw"), grader.student()("draw")
     both = {*one, *two, *grader("draw")}
@@ -173,6 +188,132 @@ def test_no_way_from_one_student_to_another(grader):
 def test_no_sockets_that_namespaces_do_not_hold(student):
     assert student("connect", "AF_VSOCK", [2, 1])["errno"] == "EAFNOSUPPORT"
     assert student("connect", "AF_NETLINK", [0, 0])["errno"] == "EAFNOSUPPORT"
+
+
+# What all processes of the machine share.
+
+LOCKS = """
+import errno, fcntl, json, os, struct
+
+def told(call, *arguments):
+    try:
+        return call(*arguments)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+def record(kind):
+    return struct.pack("hhqqi4x", kind, 0, 0, 0, 0)
+
+def seen():
+    looked = fcntl.fcntl(two, fcntl.F_OFD_GETLK, record(fcntl.F_WRLCK))
+    return struct.unpack_from("h", looked)[0] != fcntl.F_UNLCK
+
+one, two = (os.open("/usr/bin/env", os.O_RDONLY) for _ in range(2))
+mine = os.open("mine", os.O_RDWR | os.O_CREAT)
+out = {"flock": [told(fcntl.flock, each, fcntl.LOCK_EX | fcntl.LOCK_NB) for each in (one, two)]}
+for order in ("F_SETLK", "F_SETLKW", "F_OFD_SETLK", 38):
+    order, name = getattr(fcntl, str(order), order), order
+    said = told(fcntl.fcntl, one, order, record(fcntl.F_RDLCK))
+    out[name] = [type(said).__name__, seen()]
+    told(fcntl.fcntl, one, order, record(fcntl.F_UNLCK))
+out["lease"] = told(fcntl.fcntl, mine, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+out["notice"] = told(fcntl.fcntl, os.open("/usr", os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_ACCESS)
+out["hint"] = told(fcntl.fcntl, mine, 1036, struct.pack("Q", 2))
+print(json.dumps(out))
+"""
+
+
+@filtered
+def test_no_lock_is_felt_by_another_process(student):
+    """Two openings of a file hinder each other as two processes do, whichever walls are between them."""
+    found = program(student, LOCKS)
+    assert found.pop("flock") == [None, None]
+    assert {found.pop(name) for name in ("lease", "notice", "hint")} == {"EINVAL"}
+    assert len(found) == 4 and set(map(tuple, found.values())) == {("bytes", False)}
+
+
+HONEST = """
+import fcntl, json, os, sqlite3, subprocess
+with sqlite3.connect("marks.db") as data:
+    data.execute("create table marks (mark)")
+    data.execute("insert into marks values (3)")
+with open("log", "w") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    flags = fcntl.fcntl(file, fcntl.F_GETFL)
+    fcntl.fcntl(file, fcntl.F_SETFL, flags | os.O_APPEND)
+    copy = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 0)
+word = subprocess.run(["/bin/cat"], input=b"x", capture_output=True, start_new_session=True).stdout.decode()
+print(json.dumps([data.execute("select mark from marks").fetchone(), fcntl.fcntl(copy, fcntl.F_GETFD), word]))
+"""
+
+
+def test_honest_code_may_lock_its_files(student):
+    assert program(student, HONEST) == [[3], 1, "x"]
+
+
+WATCHES = """
+import ctypes, errno, json
+libc = ctypes.CDLL(None, use_errno=True)
+found = [libc.inotify_init(), libc.inotify_init1(0), libc.inotify_add_watch(0, b"/usr/bin", 1)]
+print(json.dumps([found, errno.errorcode.get(ctypes.get_errno())]))
+"""
+
+
+@filtered
+def test_no_file_can_be_watched(student):
+    assert program(student, WATCHES) == [[-1, -1, -1], "EPERM"]
+
+
+PROCESSORS = """
+import json, os
+first = os.sched_getaffinity(0)
+os.sched_setaffinity(0, range(os.cpu_count()))
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    os.write(writer, json.dumps(list(os.sched_getaffinity(0))).encode())
+    os._exit(0)
+print(json.dumps([*first, *os.sched_getaffinity(0), *json.loads(os.read(reader, 100))]))
+"""
+
+
+@filtered
+def test_a_submission_keeps_to_one_processor(zygote, grader):
+    one, again = grader.student(), grader.student()
+    with relay(zygote) as other:
+        mine = program(one, PROCESSORS)
+        assert len(mine) == 3 and len(set(mine)) == 1
+        assert program(again, PROCESSORS) == mine
+        if len(os.sched_getaffinity(0)) > 1:
+            assert program(other.student(), PROCESSORS)[0] != mine[0]
+    assert program(grader, "import os; print(len(os.sched_getaffinity(0)))") == len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def two_processors():
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("this machine has one processor")
+    os.sched_setaffinity(0, sorted(before)[:2])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_a_processor_that_is_left_is_taken_by_the_next():
+    """Also if the zygote hears at once of the one's end and of the next one's wish."""
+    with two_processors(), Zygote(preload=(), policy=POLICY, **NAMES) as zygote, relay(zygote) as staying:
+        taken = program(staying.student(), PROCESSORS)[0]
+        for _ in range(5):
+            with relay(zygote) as leaving:
+                zygote_itself(zygote).suspend()
+            waking = threading.Timer(0.05, zygote_itself(zygote).resume)
+            waking.start()
+            with relay(zygote) as coming:
+                assert program(coming.student(), PROCESSORS)[0] != taken
+            waking.join()
+            assert leaving.line.ended()
 
 
 # The files.
@@ -278,9 +419,20 @@ def test_many_processes_that_share_their_memory_may_stay(grader):
     assert grader("ended", number, 1.5) is None
 
 
-@pytest.mark.skipif(not kernel.FILTERED, reason="no filter of system calls for this processor")
+VMSPLICE = """
+import ctypes, errno, json, os
+libc = ctypes.CDLL(None, use_errno=True)
+page = ctypes.create_string_buffer(10)
+record = (ctypes.c_size_t * 2)(ctypes.addressof(page), 10)
+done = libc.vmsplice(os.pipe()[1], ctypes.byref(record), ctypes.c_ulong(1), 0)
+print(json.dumps([done, errno.errorcode.get(ctypes.get_errno())]))
+"""
+
+
+@filtered
 def test_no_memory_that_is_not_counted(student):
     assert student("hidden_memory") == {"memfd": "EPERM", "shmget": "EPERM", "mount": "EPERM"}
+    assert program(student, VMSPLICE) == [-1, "EPERM"]
 
 
 def test_open_files_end_at_the_limit(student):
@@ -360,6 +512,60 @@ def test_graders_do_not_see_each_other(zygote, grader):
         assert list(grader("visible")) == ["1"] == list(other("visible"))
         assert grader("many_files", "/tmp/home", 2) == [2, None]
         assert other("folder", "/tmp/home") == []
+
+
+class FakeZygote:
+    """Answers a starter; the warders are sockets that say what the test wants."""
+
+    def __init__(self):
+        here, self.there = socket.socketpair()
+        self.start, self.warders, self.channels = Starter(here), [], []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.start.close("it is over")
+        for each in (self.there, *self.warders, *self.channels):
+            each.close()
+
+    def __call__(self):
+        """Ask for a process and give one."""
+        pairs = [socket.socketpair() for _ in range(2)]
+        (channel, ours), (leash, warder) = pairs
+        warder.send(sandbox.STARTED.pack(b"+", 7))
+        numbers = array.array("i", [channel.fileno(), leash.fileno()])
+        self.there.sendmsg([b"+."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
+        channel.close(), leash.close()
+        self.warders.append(warder)
+        self.channels.append(ours)
+        return self.start(5)
+
+
+def test_a_successor_waits_for_the_end_of_a_killed_process():
+    """The owner does not wait, and has dropped the line."""
+    given = []
+    with FakeZygote() as fake:
+        fake().kill(0)
+        thread = threading.Thread(target=lambda: given.append(fake()))
+        thread.start()
+        thread.join(0.3)
+        waited = thread.is_alive() and not given
+        fake.warders[0].close()
+        thread.join(10)
+        assert waited and len(given) == 1 and given[0].ended() is None
+
+
+def test_a_successor_waits_for_nothing_else(monkeypatch):
+    monkeypatch.setattr(zygote_module, "DYING_S", 0.05)
+    with FakeZygote() as fake:
+        living, killed = fake(), fake()
+        killed.kill(0)
+        began = time.monotonic()
+        assert fake().ended() is None and living.ended() is None  # one that does not die delays it for DYING_S
+        monkeypatch.setattr(zygote_module, "DYING_S", 30)
+        assert fake().ended() is None  # and only once
+        assert time.monotonic() - began < 15
 
 
 # Many, and for long.

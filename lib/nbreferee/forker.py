@@ -7,6 +7,7 @@ starts graders, a grader's starts students. The answer is two bytes, with two de
 import gc
 import importlib
 import os
+import random
 import resource
 import select
 import shutil
@@ -17,6 +18,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections import Counter
 
 from . import kernel
 from .sandbox import HOME, STARTED, Policy, SandboxError, close_others, ended, enter, limit, say
@@ -124,6 +126,7 @@ class Forker:
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._children = set()
+        self._processors = {}  # control socket of a grader: the processor of its students
         self._deaths, signals = os.pipe()
         os.set_blocking(self._deaths, False)
         os.set_blocking(signals, False)
@@ -134,7 +137,8 @@ class Forker:
     def run(self) -> None:
         """Serve until the supervisor is gone."""
         while True:
-            for number, events in self._poll.poll():
+            ready = self._poll.poll()
+            for number, events in sorted(ready, key=lambda each: each[0] == self._control):  # who left makes room first
                 if number == self._deaths:
                     os.read(number, 4096)
                     self._bury()
@@ -146,6 +150,7 @@ class Forker:
                     self._forget(number)
 
     def _forget(self, number):
+        self._processors.pop(number, None)
         self._poll.unregister(number)
         os.close(number)
 
@@ -175,7 +180,7 @@ class Forker:
         """Fork one process and send its owner the two descriptors."""
         role = "grader" if number == self._control else "student"
         try:
-            ours, control = self.fork(role)
+            ours, control = self.fork(role, self._processors.get(number))
         except OSError as error:
             self._answer(number, bytes([ord("-"), error.errno & 255]), [])
             return
@@ -183,7 +188,19 @@ class Forker:
         for each in ours:
             os.close(each)
         if control is not None:
+            self._processors[control] = self._least_used()
             self._poll.register(control, select.POLLIN)
+
+    def _least_used(self):
+        """The processor for the students of one grader: all that one submission starts takes no time from the others.
+
+        An answer that computes in several threads or processes has them take turns. That is what it gets on a busy
+        machine anyway, the libraries are told to use one thread, and answers are meant to take a second.
+        """
+        if not hasattr(os, "sched_getaffinity"):
+            return None
+        used = Counter(self._processors.values())
+        return min(os.sched_getaffinity(0), key=lambda each: (used[each], random.random()))
 
     def _answer(self, number, word, numbers):
         with socket.socket(fileno=os.dup(number)) as to:
@@ -192,8 +209,13 @@ class Forker:
             except OSError:
                 pass  # the owner is gone; closing the descriptors kills the process
 
-    def fork(self, role: str) -> tuple:
-        """Fork a process; returns the owner's channel and leash, and the control socket of a grader."""
+    def fork(self, role: str, processor: int | None = None) -> tuple:
+        """Fork a process that may use one processor, or all.
+
+        Returns
+        -------
+        the owner's channel and leash, and the control socket of a grader.
+        """
         pairs = []
         try:
             for _ in range(3 if role == "grader" else 2):
@@ -205,14 +227,14 @@ class Forker:
                 os.close(each[1])
             raise
         if number == 0:
-            self._child(role, *[theirs for _, theirs in pairs])
+            self._child(role, processor, *[theirs for _, theirs in pairs])
         self._children.add(number)
         for _, theirs in pairs:
             os.close(theirs)
         ours = [ours for ours, _ in pairs]
         return ours[:2], (ours[2] if role == "grader" else None)
 
-    def _child(self, role, channel, leash, control=None):
+    def _child(self, role, processor, channel, leash, control=None):
         """The life of a new process; it never returns."""
         code = 1
         try:
@@ -227,7 +249,7 @@ class Forker:
             if self._unsafe:
                 _enter_unsafe(policy, leash)
             else:
-                enter(policy, leash)
+                enter(policy, leash, processor)
             if role == "student":
                 os.dup2(1, 2)
             _reseed()

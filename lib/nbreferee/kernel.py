@@ -65,9 +65,10 @@ def capabilities_away() -> None:
     _check(_libc().capset(header, (ctypes.c_uint32 * 6)()), "capset")
 
 
-# What student code has no use for and what reaches around a wall: memory that no limit counts (memfd, shmget), kernel
-# parts with a record of holes (io_uring, bpf, perf, keyctl, userfaultfd), other processes (ptrace), mounts, namespaces.
-# Name: the numbers on x86_64 and on aarch64. From 424 on all machines share one numbering.
+# What student code has no use for and what reaches around a wall: memory that no limit counts (memfd, shmget,
+# vmsplice), kernel parts with a record of holes (io_uring, bpf, perf, keyctl, userfaultfd), other processes (ptrace),
+# mounts, namespaces, and what processes behind different walls could tell each other by (watched files, the count of
+# io_setup). Name: the numbers on x86_64 and on aarch64; None: no such call. From 424 on all share one numbering.
 _REFUSED = {
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_getfd": (438, 438), "perf_event_open": (298, 241), "bpf": (321, 280), "userfaultfd": (323, 282),
@@ -81,30 +82,52 @@ _REFUSED = {
     "sethostname": (170, 161), "setdomainname": (171, 162), "quotactl": (179, 60), "quotactl_fd": (443, 443),
     "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
     "kexec_file_load": (320, 294), "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194),
-    "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180),
+    "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "vmsplice": (278, 75), "io_setup": (206, 0),
+    "inotify_init": (253, None), "inotify_init1": (294, 26), "inotify_add_watch": (254, 27),
 }  # fmt: skip
+# These do nothing and seem to succeed, since honest code calls them. A lock on a file that all may read could be felt
+# by another student's process, or by the next one of the same student; so there are no locks between processes, not
+# even between a student's own. And a student keeps to the processor that it was given.
+_IGNORED = {"flock": (73, 32), "sched_setaffinity": (203, 122)}
 _SOCKET = (41, 198)
 _FAMILIES = (1, 2, 10)  # unix, inet, inet6; a network namespace does not hold back AF_VSOCK, the line to a hypervisor
+_FCNTL = (72, 25)
+# Copies, flags, owners, signals, the look at locks, the size of pipes. Not leases, notices and hints, which outlive or
+# leave the process, nor what later kernels may add.
+_FCNTL_ALLOWED = (0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 15, 16, 36, 1030, 1031, 1032)
+_FCNTL_LOCKS = (6, 7, 37, 38)  # F_SETLK, F_SETLKW and the same for open files
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NOTHING = _ERRNO  # the error number 0: the call does nothing and returns 0
+_LOAD, _EQUAL, _AT_LEAST, _GIVE = 0x20, 0x15, 0x35, 0x06
 FILTERED = sys.platform == "linux" and sys.maxsize > 2**32 and platform.machine() in _MACHINES
+
+
+def _when(number, lines):
+    """Lines for one call; the number None is no call."""
+    return [] if number is None else [(_EQUAL, 0, len(lines), number), *lines]
+
+
+def _by_argument(offset, answers, otherwise):
+    """Lines that look at an argument, at that place of the kernel's record, and answer by its value."""
+    lines = [line for value, answer in answers.items() for line in _when(value, [(_GIVE, 0, 0, answer)])]
+    return [(_LOAD, 0, 0, offset), *lines, (_GIVE, 0, 0, otherwise)]
 
 
 @cache
 def _program():
     """The filter as classic BPF: (code, jump if true, jump if false, constant) eight bytes each."""
     column, machine = _MACHINES[platform.machine()]
-    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
-    lines = [(load, 0, 0, 4), (equal, 1, 0, machine), (give, 0, 0, _KILL), (load, 0, 0, 0)]
-    lines += [(at_least, 0, 1, 0x40000000), (give, 0, 0, _KILL)]  # the x32 calls of x86_64
-    families = [(load, 0, 0, 16)]
-    for left, family in reversed(list(enumerate(reversed(_FAMILIES), 1))):
-        families.append((equal, left, 0, family))
-    families += [(give, 0, 0, _ERRNO | errno.EAFNOSUPPORT), (give, 0, 0, _ALLOW)]
-    lines += [(equal, 0, len(families), _SOCKET[column]), *families]
-    for numbers in _REFUSED.values():
-        lines += [(equal, 0, 1, numbers[column]), (give, 0, 0, _ERRNO | errno.EPERM)]
-    lines.append((give, 0, 0, _ALLOW))
+    lines = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, machine), (_GIVE, 0, 0, _KILL), (_LOAD, 0, 0, 0)]
+    lines += [(_AT_LEAST, 0, 1, 0x40000000), (_GIVE, 0, 0, _KILL)]  # the x32 calls of x86_64
+    families = dict.fromkeys(_FAMILIES, _ALLOW)
+    lines += _when(_SOCKET[column], _by_argument(16, families, _ERRNO | errno.EAFNOSUPPORT))
+    orders = dict.fromkeys(_FCNTL_ALLOWED, _ALLOW) | dict.fromkeys(_FCNTL_LOCKS, _NOTHING)
+    lines += _when(_FCNTL[column], _by_argument(24, orders, _ERRNO | errno.EINVAL))
+    for calls, answer in ((_REFUSED, _ERRNO | errno.EPERM), (_IGNORED, _NOTHING)):
+        for numbers in calls.values():
+            lines += _when(numbers[column], [(_GIVE, 0, 0, answer)])
+    lines.append((_GIVE, 0, 0, _ALLOW))
     return ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines)), len(lines)
 
 

@@ -218,7 +218,7 @@ def outer_wall(paths, user: int | None) -> list[str]:
 # The inner wall.
 
 
-def enter(policy: Policy | None, leash: int, keep=()) -> None:
+def enter(policy: Policy | None, leash: int, processor: int | None = None) -> None:
     """Go behind the inner wall; for a freshly forked process with one thread.
 
     The process forks. The caller becomes the warder and never returns; its child, process 1 of a new pid namespace,
@@ -229,7 +229,7 @@ def enter(policy: Policy | None, leash: int, keep=()) -> None:
     ----------
     policy : the limits; None for a process that runs no student's code, which gets the namespaces alone.
     leash : a descriptor of a stream socket.
-    keep : the only other descriptors that the child keeps, besides 0, 1 and 2.
+    processor : the only one that the child, and all that it starts, may use; None for as many as the caller.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def enter(policy: Policy | None, leash: int, keep=()) -> None:
     os.close(ours)
     os.close(leash)
     try:
-        _settle(policy)
+        _settle(policy, processor)
     except OSError as error:
         os.write(theirs, f"sandbox: {error.strerror or error}; run `python -m nbreferee.doctor`".encode())
         os._exit(1)
@@ -271,8 +271,10 @@ def _write(path, text):
         raise OSError(error.errno, f"{path}: {os.strerror(error.errno)}") from None
 
 
-def _settle(policy):
+def _settle(policy, processor):
     """Everything that the child does before it may run a stranger's code."""
+    if processor is not None:  # the filter of system calls makes it last
+        os.sched_setaffinity(0, [processor])
     os.setsid()  # or kill(0, 9) would reach the warder, which is in the same group
     kernel.die_with_parent()
     kernel.mount("none", "/", None, kernel.REC | kernel.PRIVATE)

@@ -23,12 +23,13 @@ __all__ = ["Line", "Starter", "Zygote", "ZygoteError"]
 
 BOOT = """
 import json, sys
-order = json.loads(sys.argv[1])
+order = json.loads(sys.stdin.readline())
 sys.path[:0] = order["front"]
 from nbreferee.forker import main
 main(order)
 """
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
+DYING_S = 2.0  # how long the successor of a killed process waits for its end
 KEPT = 8000  # characters of what the zygote and its graders write to stderr
 
 
@@ -43,6 +44,7 @@ class Line:
     ----------
     channel : for messages; what a student's process sends over it is a stranger's.
     leash : a socket to the warder of the process; closing it kills.
+    dying : a set that takes this line when it was killed and the end was not seen.
 
     Attributes
     ----------
@@ -50,10 +52,11 @@ class Line:
     number : the process's number in the zygote's namespace; for messages only.
     """
 
-    def __init__(self, channel: Channel, leash: socket.socket):
+    def __init__(self, channel: Channel, leash: socket.socket, dying: set):
         self.channel = channel
         self.number = 0
         self._leash = leash
+        self._dying = dying
         self._lock = threading.Lock()
         self._heard = bytearray()
         self._end = None
@@ -136,7 +139,8 @@ class Line:
             self._leash.shutdown(socket.SHUT_WR)
         except OSError:
             pass
-        self.ended(timeout_s)
+        if self.ended(timeout_s) is None:
+            self._dying.add(self)
 
     def close(self) -> None:
         """Kill and close both descriptors."""
@@ -159,9 +163,10 @@ class Starter:
         self._control = control
         self._lock = threading.Lock()
         self._broken = None
+        self._dying = set()  # killed, and perhaps not gone yet
 
     def __call__(self, timeout_s: float = 10) -> Line:
-        """Start a process and wait until its walls are closed.
+        """Start a process and wait until its walls are closed, and until those are gone that were killed before.
 
         Parameters
         ----------
@@ -180,9 +185,21 @@ class Starter:
         if word[:1] != b"+":
             raise SandboxError(f"no process could be started: {os.strerror(word[1])}; run fewer at a time")
         channel, leash = (socket.socket(fileno=number) for number in numbers)
-        line = Line(Channel(channel), leash)
+        line = Line(Channel(channel), leash, self._dying)
         line.started(max(0.001, end - time.monotonic()))
+        self._see_off()
         return line
+
+    def _see_off(self):
+        """Wait for the end of what was killed before; else it could tell its successor what it was asked.
+
+        The walls of the successor have been built meanwhile, so there is seldom anything left to wait for.
+        """
+        end = time.monotonic() + DYING_S
+        dying = list(self._dying)
+        self._dying.difference_update(dying)
+        for line in dying:
+            line.ended(max(0.0, end - time.monotonic()))
 
     def _ask(self, timeout_s):
         try:
@@ -281,10 +298,10 @@ class Zygote:
         order = {"control": theirs.fileno(), "front": front, "preload": list(preload), "grader": grader}
         order |= {"student": student, "policy": _fields(policy), "user": user, "unsafe": unsafe}
         command = [] if unsafe else outer
-        command += [os.path.abspath(sys.executable), "-I", "-B", "-c", BOOT, json.dumps(order)]
+        command += [os.path.abspath(sys.executable), "-I", "-B", "-c", BOOT]
         started = threading.Event()
         # The kernel kills the zygote when the *thread* that started it ends, so one is kept for that.
-        self._keeper = threading.Thread(target=self._keep, args=(command, theirs, started), daemon=True)
+        self._keeper = threading.Thread(target=self._keep, args=(command, order, theirs, started), daemon=True)
         self._keeper.start()
         started.wait()
         theirs.close()
@@ -296,11 +313,11 @@ class Zygote:
             self.close()
             raise
 
-    def _keep(self, command, control, started):
+    def _keep(self, command, order, control, started):
         try:
             self._process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=[control.fileno()],
@@ -313,6 +330,11 @@ class Zygote:
             return
         finally:
             started.set()
+        try:  # not as an argument: every student could read the zygote's command line
+            with self._process.stdin as file:
+                file.write(json.dumps(order).encode() + b"\n")
+        except OSError:
+            pass  # it has died, and says why
         with self._process.stderr as file:
             while text := os.read(file.fileno(), 65536):
                 self._said = (self._said + text.decode(errors="replace"))[-KEPT:]
