@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict, namedtuple
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +19,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from nbreferee import codec, wire
+from nbreferee import codec, wire, work
+from nbreferee.batch import _Batch
 from nbreferee.codec import CodecError, Handle, Limits, Registry, Remote, decode, encode
+from nbreferee.job import ANSWER, TEST, Job, Step
+from nbreferee.message import MessageError, Request, read_reply, read_request, write_reply, write_request
+from nbreferee.notebook import Answers
+from nbreferee.results import LEFT_OUT, CellResult, Result, TestResult
+from nbreferee.sandbox import SandboxError
 from nbreferee.wire import Channel, Garbage, PeerClosed, TimedOut, TooLong, WireError
 
 NUMERIC = "?bBhHiIlLqQefdFD"
@@ -831,6 +838,78 @@ def test_nothing_is_read_beyond_a_frame(pair):
     there.send(b"two", timeout_s=1)
     assert here.receive(timeout_s=1) == b"one"
     assert a.recv(100) == b"NBR1\0\0\0\3two"
+
+
+# ------------------------------------------------------------------------------------------------- requests and replies
+
+
+def answered(pair, monkeypatch, start):
+    """What the supervisor reads of a grading process whose students are started like this."""
+    monkeypatch.setattr(work, "_limit_memory", lambda: None)
+    here, there, *_ = pair
+    job = Job((Step(ANSWER, "f", "def f(): pass"),))
+    here.send(write_request(Request(job)), timeout_s=5)
+    work.main(there, start)
+    return read_reply(here.receive(timeout_s=5), job)
+
+
+@pytest.mark.parametrize(
+    "error", [RecursionError("too\ndeep \ud800"), MemoryError(), KeyError("x"), type("Odd", (BaseException,), {})()]
+)
+def test_a_grading_process_that_fails_says_why(pair, monkeypatch, error):
+    def start():
+        raise error
+
+    with pytest.raises(MessageError) as told:
+        answered(pair, monkeypatch, start)
+    words = str(told.value)
+    assert words.startswith(type(error).__name__) and "\n" not in words
+    assert words.encode() and ("deep" in words) == isinstance(error, RecursionError)
+
+
+def test_a_grading_process_that_gets_no_student_ends_and_another_is_tried(pair, monkeypatch):
+    def start():
+        raise SandboxError("no room")
+
+    with pytest.raises(SandboxError):
+        answered(pair, monkeypatch, start)
+
+
+def test_a_request_is_hardly_longer_than_what_was_submitted():
+    """Each source stands in it twice: as what is run, and as what is rendered. Lone surrogates survive."""
+    source = "é" * 400_000 + "\ud800"
+    job = Job((Step(ANSWER, "f", source),))
+    message = write_request(Request(job, answers=Answers({"f": source}, (), (), ())))
+    assert len(message) < 2.1 * len(source.encode("utf-8", "surrogatepass"))
+    assert read_request(message).job == job
+
+
+def test_much_printed_text_does_not_take_the_mark():
+    emoji = chr(0x1F600) * 20_000
+    test = TestResult("t", "passed", 1.0, 1.0, trace="line 1", output=emoji)
+    cells = (CellResult("f", "own", "failed", "ValueError", "line 2", emoji),) * 300
+    job = Job((Step(TEST, "t", "assert f", 1.0),))
+    reply = work.answer(Request(job, result=Result((test,), cells)), None)
+    assert len(write_reply(reply)) < 10 << 20
+    kept = read_reply(write_reply(reply), job).result
+    assert kept.tests == (test,) and kept.cells[0] == cells[0]
+    assert kept.cells[-1].output == LEFT_OUT and sum(len(cell.output) for cell in kept.cells) < 2_020_000
+
+
+def test_the_text_of_a_result_can_be_stored_and_loses_nothing():
+    result = Result((TestResult("t", "failed", 0.0, 1.0, "é \ud800 \udfff \\ud800"),))
+    assert "é" in result.to_json() and result.to_json().encode()
+    assert Result.from_json(result.to_json()) == result
+
+
+def test_a_submission_that_is_too_large_for_a_request_is_refused_with_the_cure():
+    refused, item = [], SimpleNamespace(found=SimpleNamespace(name="set1"), row=SimpleNamespace(reason="Graded."))
+    batch = SimpleNamespace(_refuse=lambda _, refusal: refused.append(refusal), _unrendered=_Batch._unrendered)
+    request = Request(Job(()), template="x" * (65 << 20))
+    _Batch._send(batch, item, request)
+    assert refused[0].state == "too-large" and "set1.ipynb is too large; move" in str(refused[0])
+    _Batch._send(batch, item, request, render=True)
+    assert len(refused) == 1 and item.row.reason.startswith("Graded. The page does not show")
 
 
 @pytest.mark.parametrize("module", [codec, wire], ids=lambda m: m.__name__)

@@ -269,6 +269,20 @@ def test_texts_of_the_students_own_stand_where_they_stood():
     nbformat.validate(book)
 
 
+def test_taming_ends_whatever_the_text():
+    begin = time.monotonic()
+    for text in (
+        "!" * 200_000,
+        "&#" + "1" * 5_000 + ";",
+        "&#x" + "f" * 5_000,
+        "![" * 100_000,
+        "![a](attachment:" * 20_000,
+    ):
+        tamed(text)
+    assert time.monotonic() - begin < 3
+    assert "javascript:" not in html.unescape(tamed(f"&#{'9' * 5_000}; [a](&#106;avascript&colon;alert(1))"))
+
+
 def test_formgrader_shows_photographs_and_stops_at_no_text():
     """Its exporter stops at a picture that it cannot find."""
     texts = [

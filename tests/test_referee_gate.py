@@ -10,6 +10,7 @@ import socket
 import tempfile
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -18,8 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbreferee import gate, notebook
+from nbreferee.batch import _Template
 from nbreferee.gate import Limits, Refused, admit, answers, collect
-from nbreferee.notebook import read
+from nbreferee.job import bound, plan
+from nbreferee.notebook import Answers, read
 
 SET2 = Path(__file__).parents[1] / "exercises" / "source" / "set2" / "set2.ipynb"
 SOURCE = nbformat.read(SET2, 4)
@@ -645,6 +648,8 @@ def test_flipped_flags_and_tests_of_the_students_own_count_for_nothing():
         ([F, ""], F, [], ""),
         (["def f(x): return 0", F], F, ["def f(x): return 0"], "more than once"),
         (["def f(x):", "    return x + 1"], "def f(x):\n    return x + 1", [], "was split"),
+        ([F, G, F], G, [F], "more than once"),
+        ([F, "    # more", F], F, [F + "\n    # more"], "was split"),
     ],
 )
 def test_duplicated_and_split_cells(copies, answer, earlier, word):
@@ -730,6 +735,71 @@ def test_the_source_of_the_course_answers_itself():
     book, _ = read(SET2.read_bytes())
     got = answers(book, SOURCE)
     assert len(got.cells) == 11 and got.own == () and None not in got.cells.values()
+
+
+# Texts that would keep a careless reader busy for minutes or hours
+
+
+def cpu(call, *args):
+    """Seconds of this process, however busy the machine is."""
+    began = time.process_time()
+    call(*args)
+    return time.process_time() - began
+
+
+def test_many_copies_of_a_cell_are_not_compared_with_each_other():
+    book, _ = read(dump(*[code("x\n" * 3000 + str(n), "f") for n in range(400)]))
+    assert cpu(answers, book, TEMPLATE) < 2
+    assert len(answers(book, TEMPLATE).own) == 399
+
+
+def test_many_pictures_are_not_compared_with_each_other():
+    pictures = {f"{n}.png": {"image/png": RED["image/png"][:20] + f"{n:08d}"} for n in range(10_000)}
+    text = words("".join(f"![](attachment:{name})" for name in pictures), "proof", **pictures)
+    book, _ = read(dump(text))
+    assert cpu(answers, book, TEMPLATE) < 2
+    assert len(answers(book, TEMPLATE).pictures) == 10_000
+
+
+def test_a_written_answer_is_not_searched_for_each_of_many_pictures():
+    names = [f"picture-{n}.png" for n in range(1, 40_001)]
+    text = "".join(f"![](attachment:{name})" for name in names[1:])
+    got = Answers({"proof": text}, (), (), (), dict.fromkeys(names, RED))
+    assert cpu(_Template.written, got, "proof") < 2
+    first, last = (replace(got, pictures=got.pictures | {name: BLUE}) for name in (names[0], names[-1]))
+    assert _Template.written(first, "proof") == _Template.written(got, "proof") != _Template.written(last, "proof")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "![a](attachment:a" + " " * 500_000,
+        "![a](attachment:a" + "\n" * 500_000,
+        "![" * 250_000,
+        "![](attachment:" * 33_000,
+        "![](attachment:a " * 30_000,
+        "![](attachment:a \"![](attachment:b '" * 13_000,
+        "![](attachment:" + "!" * 480_000,
+        "![" + "a" * 490_000,
+    ],
+)
+def test_references_without_an_end(text):
+    book, _ = read(dump(words(text[:500_000], "proof", **{"a": RED})))
+    assert cpu(answers, book, TEMPLATE) < 2
+
+
+def test_blanks_after_a_picture():
+    book, _ = read(dump(words("![](attachment:a)", "proof", a={"image/png": RED["image/png"] + "QQ==" + " " * 99})))
+    assert answers(book, TEMPLATE).pictures
+    endless = RED["image/png"].rstrip("=") + " " * 100_000 + "!"
+    assert cpu(read, dump(words("", "proof", a={"image/png": endless}))) < 2
+
+
+@pytest.mark.parametrize("source", ["x = " + "-" * 7000 + "1", "x = 1" + "+1" * 5000, "x = a" + ".b" * 100_000])
+def test_source_on_which_the_parser_of_python_gives_up(source):
+    assert set(bound(source)) <= {"x"}  # a later Python may read more
+    cell = nbformat.v4.new_code_cell(source, metadata=flags("f"))
+    assert set(plan(nbformat.v4.new_notebook(cells=[cell]), Answers({}, (), (), ())).steps[0].asks) <= {"x"}
 
 
 # Whatever else

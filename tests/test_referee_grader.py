@@ -152,10 +152,7 @@ def test_an_answer_may_change_its_arguments_only_where_the_test_says_so():
     sums = "data = [3, 1, 2]\ngot = total(data)\nassert got == sum(data)"
     cells = [asked("answer", "def total(x):\n    return sum(x)"), check("plain", sums)]
     result = marks(cells, {"answer": "def total(x):\n    x.clear()\n    return 0"}).tests[0]
-    assert (
-        result.points == 0
-        and result.message == "you changed your argument, or what you returned before; work on a copy"
-    )
+    assert result.points == 0 and result.message == "you changed your argument; work on a copy"
     assert marks(cells, {"answer": "def total(x):\n    return x[0] + x[1] + x[2]"}).points == 1
     in_place = "data = [3, 1, 2]\norder(data)\nassert data == [1, 2, 3]"
     cells = [asked("answer", "def order(x):\n    x.sort()"), check("sorts", in_place, changes=True)]
@@ -443,3 +440,298 @@ def test_a_helper_of_one_name_in_two_answers_is_that_of_its_place():
     one = "def helper(x):\n    return 2 * x\ndef twice(x):\n    return helper(x)"
     two = "def helper(x):\n    return 3 * x\ndef thrice(x):\n    return helper(x)"
     assert states(marks(cells, {"one": one, "two": two})) == {"first": "passed", "second": "passed"}
+
+
+# Whose names, whose data
+
+
+def hidden(name, source, points=1, **ours):
+    return check(name, f"### BEGIN HIDDEN TESTS\n{source}\n### END HIDDEN TESTS", points, **ours)
+
+
+ROOT = asked("answer", "def root(x):\n    return x**0.5")
+CHEAT = {
+    "answer": "def root(x): return 0\nclose = allclose = assert_allclose = lambda *a, **k: True\n"
+    "class np:\n    isclose = close"
+}
+HELPERS = {
+    "a star import": [given("from numpy.testing import *"), ROOT, check("t", "assert_allclose(root(4.0), 2.0)")],
+    "a global statement": [
+        given("def setup():\n    global close\n    def close(a, b):\n        return abs(a - b) < 1e-9\nsetup()"),
+        ROOT,
+        check("t", "assert close(root(4.0), 2.0)"),
+    ],
+    "a cell that shows something": [
+        given(
+            "display('hello')\nget_ipython().run_line_magic('time', '1')\n"
+            "def close(a, b):\n    return abs(a - b) < 1e-9"
+        ),
+        ROOT,
+        check("t", "assert close(root(4.0), 2.0)"),
+    ],
+    "an import of the solution": [
+        asked("answer", "import numpy as np\ndef root(x):\n    return np.sqrt(x)"),
+        check("t", "assert np.isclose(root(4.0), 2.0)"),
+    ],
+    "a test that fails before it binds": [
+        ROOT,
+        check("first", "assert root(1.0) == 1.0\ndef close(a, b):\n    return abs(a - b) < 1e-9", 0),
+        check("t", "assert close(root(4.0), 2.0)"),
+    ],
+}
+
+
+@pytest.mark.parametrize("cells", HELPERS.values(), ids=HELPERS)
+def test_the_helpers_of_tests_are_never_the_students(cells):
+    assert marks(cells, {"answer": "import numpy as np\ndef root(x): return np.sqrt(x)"}).by_test["t"].state == "passed"
+    assert marks(cells, CHEAT).by_test["t"].state == "failed"
+
+
+@pytest.mark.parametrize("first", ["%pylab inline", "files = !ls", "1 / 0"])
+def test_a_name_that_nobody_defines_is_not_looked_for_at_the_students(first):
+    cells = [
+        given(f"{first}\ndef allclose(a, b):\n    return abs(a - b) < 1e-9"),
+        ROOT,
+        check("t", "assert allclose(root(4.0), 2.0)"),
+    ]
+    cells[0].source = first if first == "%pylab inline" else cells[0].source
+    result = marks(cells, CHEAT).tests[0]
+    assert result.state == "broken" and "allclose" in result.message
+
+
+def test_a_given_cell_that_stops_for_the_students_error_is_not_the_tests_fault():
+    cells = [DOUBLE[1], given("four = double(2)"), check("t", "assert four == 4")]
+    result = marks(cells, {"answer": "def double(x):\n    raise ValueError('no')"}).tests[0]
+    assert result.state == "failed" and "four is not defined" in result.message and "ValueError: no" in result.message
+
+
+def test_given_data_stay_what_they_are():
+    """An answer zeroes them and takes the loss; the next test would compute what it wants from zeros."""
+    cells = [
+        given("import numpy as np\nX = np.arange(6.0)\nL = [1, 2, 3]"),
+        asked("answer", "def total(x):\n    return sum(x)"),
+        check("array", "assert total(X) == 15"),
+        check("list", "assert total(L) == sum(L)"),
+        check("sorts", "assert total(X) == 15", changes=True),
+        check("again", "assert total(X) == X.sum()", 5),
+        check("list again", "assert total(L) == sum(L)", 5),
+    ]
+    zero = "def total(x):\n    if isinstance(x, list):\n        x.clear()\n    else:\n        x[...] = 0\n    return 0"
+    assert marks(cells, {"answer": zero}).points == 0
+    held = "kept = []\ndef total(x):\n    for k in kept:\n        k[...] = 0\n    kept.append(x)\n    return sum(x)"
+    assert states(marks(cells[:2] + cells[4:6], {"answer": held}))["again"] == "passed"
+    assert marks(cells, {"answer": "def total(x):\n    return sum(x)"}).points == 13
+
+
+def test_given_helpers_and_objects_outlive_a_students_process():
+    cells = [
+        DOUBLE[1],
+        given("def four(x):\n    return double(double(x))\npairs = {'double': double}\nsame = double"),
+        check("crash", "double(13)"),
+        check("helper", "assert four(1) == 4"),
+        check("pairs", "assert pairs['double'](2) == 4 and same(2) == 4"),
+    ]
+    ends = "import os\ndef double(x):\n    if x == 13:\n        os._exit(1)\n    return 2 * x"
+    assert states(marks(cells, {"answer": ends})) == {"crash": "crashed", "helper": "passed", "pairs": "passed"}
+
+
+def test_a_given_cell_may_make_an_object_of_the_students():
+    cells = [asked("answer", "class M:\n    def f(self): return 7"), given("m = M()"), check("t", "assert m.f() == 7")]
+    assert marks(cells, {"answer": "class M:\n    def f(self): return 7"}).points == 1
+
+
+def test_a_function_of_the_students_may_bind_a_global_name_anew():
+    cells = [
+        asked("answer", "counter = 0\ndef inc():\n    global counter\n    counter += 1"),
+        check("t", "inc()\ninc()\nassert counter == 2"),
+    ]
+    assert marks(cells, {"answer": "counter = 0\ndef inc():\n    global counter\n    counter += 1"}).points == 1
+    assert marks(cells, {"answer": "counter = 2\ndef inc():\n    global counter\n    counter += 1"}).points == 0
+
+
+def test_unittest_finds_the_tests_of_a_cell():
+    source = (
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(double(2), 4)\n"
+    )
+    source += "assert unittest.main(argv=['x'], exit=False).result.wasSuccessful()"
+    assert marks([DOUBLE[1], check("t", source)], {"answer": "def double(x): return 2 * x"}).points == 1
+    assert marks([DOUBLE[1], check("t", source)], {"answer": "def double(x): return 3 * x"}).points == 0
+
+
+# What counts
+
+
+@pytest.mark.parametrize(
+    ("last", "points", "state"),
+    [("np.int64(0)", 0, "passed"), ("np.mean([1.0, 2.0])", 1.5, "passed"), ("np.array(1)", 1, "passed"),
+     ("1j", 0, "invalid"),
+     ("np.arange(3)", 2, "passed")],
+)  # fmt: skip
+def test_a_number_of_numpy_is_a_number_of_points(last, points, state):
+    result = marks([check("partial", f"import numpy as np\n{last}", 2)], {}).tests[0]
+    assert (result.points, result.state) == (points, state)
+
+
+def test_a_sandboxed_test_needs_all_points_of_the_others():
+    inside = check("inside", "assert double(2) == 4", 3, run="sandboxed", needs=["part"])
+    cells = [DOUBLE[1], check("part", "4 * (double(1) == 2)", 4), inside]
+    assert marks(cells, {"answer": "def double(x): return 0"}).by_test["inside"].state == "withheld"
+
+
+def test_a_sandboxed_test_waits_also_for_one_that_waits():
+    spoils = f"import os, sys\ndef double(x):\n    {LEAVES['an agent that ends']}\n    return 2 * x"
+    chain = [check("inside", "assert half(8) == 4", run="sandboxed", needs=["half"])]
+    chain += [check("inside2", "assert half(6) == 3", run="sandboxed", needs=["inside"])]
+    result = marks([*DOUBLE[:3], *HALF, *chain], {"answer": spoils, "other": "def half(x):\n    return x / 2"})
+    assert set(states(result).values()) == {"passed"}
+
+
+def test_the_tests_of_an_answer_that_cost_most_come_last():
+    both = check("both", "assert half(double(3)) == 3")
+    tests = [check(f"t{n}", f"assert double({n}) == {2 * n}") for n in range(7)]
+    ends = {"answer": "import os\ndef double(x):\n    os._exit(1)", "other": "def half(x):\n    return x / 2"}
+    assert marks([DOUBLE[1], HALF[0], both, *tests, HALF[1]], ends).by_test["half"].state == "passed"
+
+
+def test_a_lost_process_is_no_error_that_a_test_may_catch():
+    cells = [DOUBLE[1], check("t", "try:\n    double(None)\nexcept:\n    good = True\nassert good")]
+    assert marks(cells, {"answer": "import os\ndef double(x): os._exit(1)"}).tests[0].state == "crashed"
+
+
+def test_what_is_never_answered_is_no_error_that_a_test_may_expect():
+    cells = [
+        asked("answer", "class V:\n    def __add__(self, other):\n        raise TypeError"),
+        check("t", "import pytest\nwith pytest.raises(TypeError):\n    V() + 5"),
+        check("own", "import pytest\nclass Mine: pass\nwith pytest.raises(TypeError):\n    V().take(Mine())"),
+    ]
+    assert states(marks(cells, {"answer": "class V:\n    def take(self, other): return 1"})) == {
+        "t": "invalid",
+        "own": "invalid",
+    }
+
+
+def test_an_assertion_of_pytest_is_one():
+    cells = [DOUBLE[1], check("t", "import pytest\nwith pytest.raises(ValueError):\n    double(1)")]
+    result = marks(cells, {"answer": "def double(x): return 2"}).tests[0]
+    assert (result.state, result.message) == ("failed", "DID NOT RAISE ValueError")
+
+
+def test_whether_an_object_can_be_called_is_seen():
+    cells = [asked("answer", "def make():\n    return len"), check("t", "assert callable(make()), 'return a function'")]
+    assert marks(cells, {"answer": "def make():\n    return len"}).points == 1
+    assert marks(cells, {"answer": "def make():\n    return object()"}).tests[0].message == "return a function"
+
+
+@pytest.mark.parametrize(
+    "tampers",
+    ["sys.modules['nbreferee.student']._VERBS['test'] = lambda *args: 1 / 0", "sys.set_int_max_str_digits(0)"],
+)
+def test_no_answer_stops_the_grader(tampers):
+    inside = check("inside", "assert big(1)", run="sandboxed", needs=["next"])
+    cells = [
+        asked("answer", "def big(n):\n    return n"),
+        check("t", "assert big(1) == 12, 20 * big(1)"),
+        check("next", "assert big(0)"),
+        inside,
+    ]
+    result = marks(cells, {"answer": f"import sys\n{tampers}\ndef big(n):\n    return 10**4299 if n else 1"})
+    assert states(result)["t"] == "failed" and states(result)["next"] == "passed"
+
+
+# What an answer may do, and what a test sees of it
+
+
+def test_a_model_may_change_its_own_weights_while_the_test_holds_them():
+    body = "class M:\n    def __init__(self):\n        self.w = np.ones(2)\n    def fit(self):\n        self.w -= 0.5"
+    cells = [
+        given("import numpy as np"),
+        asked("answer", body),
+        check("t", "m = M()\nw = m.w\nm.fit()\nassert m.w.tolist() == [0.5, 0.5]"),
+    ]
+    assert marks(cells, {"answer": body}).points == 1
+
+
+def test_what_a_test_writes_into_an_attribute_arrives():
+    body = "class M:\n    def __init__(self):\n        self.w, self.l = np.ones(2), []\n"
+    body += "    def total(self):\n        return self.w.sum() + len(self.l)"
+    cells = [
+        given("import numpy as np"),
+        asked("answer", body),
+        check("t", "m = M()\nm.w[0] = 5\nm.l.append(1)\nassert m.total() == 7"),
+    ]
+    assert marks(cells, {"answer": body}).points == 1
+
+
+def test_what_an_answer_prints_a_test_can_read():
+    read = "import contextlib, io\n"
+    read += "with contextlib.redirect_stdout(io.StringIO()) as out:\n    say()\nassert out.getvalue() == 'hello\\n'"
+    cells = [asked("answer", "def say():\n    print('hello')"), check("t", read)]
+    assert marks(cells, {"answer": "def say():\n    print('hello')"}).points == 1
+    assert marks(cells, {"answer": "def say():\n    return 'hello'"}).points == 0
+    cells = [DOUBLE[1], check("t", "print('mine')\nassert double(2) == 4")]
+    told = marks(cells, {"answer": "def double(x):\n    print('yours')\n    return 2 * x"}).tests[0]
+    assert told.output == "mine\nyours\n"
+
+
+def test_a_context_manager_is_told_of_an_error_but_of_no_failed_assertion():
+    body = "class Quiet:\n    def __enter__(self): return self\n"
+    body += "    def __exit__(self, kind, error, trace):\n        return kind is not None"
+    ok = check("t", "with Quiet():\n    raise KeyError('x')\ndone = True\nassert done")
+    bad = check("bad", "with Quiet():\n    assert 1 == 2")
+    assert states(marks([asked("answer", body), ok, bad], {"answer": body})) == {"t": "passed", "bad": "failed"}
+    loud = body.replace("kind is not None", "False")
+    assert states(marks([asked("answer", body), ok], {"answer": loud}))["t"] != "passed"
+
+
+def test_a_decorator_of_the_students_may_wrap_a_recursive_function_of_the_test():
+    body = "import functools\ndef memo(f):\n    known = {}\n    @functools.wraps(f)\n"
+    body += (
+        "    def g(n):\n        if n not in known:\n            known[n] = f(n)\n        return known[n]\n    return g"
+    )
+    fib = "@memo\ndef fib(n):\n    return n if n < 2 else fib(n - 1) + fib(n - 2)\n"
+    fib += "assert fib(60) == 1548008755920 and fib.__name__ == 'fib'"
+    assert marks([asked("answer", body), check("t", fib)], {"answer": body}).points == 1
+
+
+# What a hidden test asked stays hidden
+
+
+TELLS = {
+    "the exit code": ("import os\ndef f(x):\n    os._exit(int(x))", "f(77)"),
+    "an error's text": (
+        "def f(x):\n    return f'it was {x}'",
+        "import numpy as np\nassert np.asarray(f(77), dtype=float) == 1",
+    ),
+    "an error's trace": (
+        "get_ipython().agent.trace = lambda e: '→ 77  pass'\ndef f(x):\n    pass\n    raise ValueError",
+        "f(77)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "test"), TELLS.values(), ids=TELLS)
+def test_no_word_of_a_hidden_test_comes_out_by(body, test):
+    result = marks([asked("answer", "def f(x):\n    return 1"), hidden("h", test)], {"answer": body}).tests[0]
+    assert result.points == 0 and "77" not in result.message + result.trace
+
+
+def test_a_cell_does_not_print_what_a_hidden_test_asked():
+    """One name that is bound twice has hidden tests run in their places, and cells below them after them."""
+    cells = [DOUBLE[1], hidden("h", "assert double(4711) == 9422"), *HALF, hidden("h2", "assert half(2) == 1")]
+    mine = {
+        "answer": "def helper(x):\n    seen.append(x)\n    return 2 * x\n"
+        "seen = []\ndef double(x):\n    return helper(x)",
+        "other": "print(seen)\ndef helper(x):\n    return x / 2\ndef half(x):\n    return helper(x)",
+    }
+    result = marks(cells, mine)
+    assert set(states(result).values()) == {"passed"} and "4711" not in "".join(cell.output for cell in result.cells)
+
+
+def test_a_function_of_a_test_that_has_ended_answers_no_more():
+    cells = [
+        asked("answer", "def f(g, x):\n    return g(x)"),
+        check("shown", "assert f(lambda x: 2 * x, 1) == 2"),
+        hidden("h", "assert f(None, 21) == 42"),
+    ]
+    keeps = "kept = []\ndef f(g, x):\n    kept.append(g)\n    return kept[0](x)"
+    assert states(marks(cells, {"answer": keeps})) == {"shown": "passed", "h": "invalid"}

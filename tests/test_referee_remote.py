@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nbreferee import codec, student
 from nbreferee.exchange import Garbled, Refused, pickled
-from nbreferee.remote import Proxy, Ran, Student, StudentError, StudentLost
+from nbreferee.remote import CallableProxy, Proxy, Ran, Student, StudentError, StudentLost
 from nbreferee.wire import Channel
 
 PLAIN = {type(None), bool, int, float, complex, str, bytes, type(Ellipsis), list, tuple, set, frozenset, dict, slice}
@@ -323,7 +323,7 @@ evil = Evil()
 )
 def test_an_object_is_equal_to_nothing_and_no_method_of_its_class_is_called(there, use):
     evil = there.run(EVIL, "evil")
-    assert type(evil) is Proxy and type(evil).__hash__ is not None
+    assert isinstance(evil, Proxy) and type(evil).__hash__ is not None
     with pytest.raises(TypeError):
         use(evil)
     assert there.value("Evil").log == []
@@ -900,7 +900,7 @@ def frame(message):
 
 
 def only_plain(value, depth=0):
-    if type(value) is Proxy:
+    if isinstance(value, Proxy):
         return True
     if type(value) in (list, tuple, set, frozenset):
         return all(map(only_plain, value))
@@ -1034,7 +1034,7 @@ def test_the_fake_student_is_heard_at_all():
     ]
     with fake([GOOD, *map(frame, [*values, tensor])]) as made:
         one, evil = made.value("x")
-        assert one == 1 and type(evil) is Proxy and made.output == "said"
+        assert one == 1 and isinstance(evil, Proxy) and made.output == "said"
         assert made.value("y") is torch.float32
         assert made.value("z").requires_grad
 
@@ -1069,7 +1069,7 @@ def test_what_may_not_be_said_ends_the_conversation(message):
 def test_nonsense_inside_a_callback_that_swallows_it_is_not_forgiven():
     call = frame(("?", "call", None, ("t", ("r", 1), ("t",), ("t",)), [], [], [], ""))
     with fake([GOOD, call, frame(3), frame(("=", "", None, 5, [], [], [], ""))]) as made:
-        proxy = Proxy(made, "thing", 3, "thing")
+        proxy = CallableProxy(made, "thing", 3, "thing")
 
         def swallow():
             with contextlib.suppress(BaseException):
@@ -1089,13 +1089,56 @@ def test_a_gradient_of_another_kind_ends_the_conversation(gradient):
     answer = frame(("=", "", None, node, [*table, (11, "l", [gradient])], [], [], ""))
     with fake([GOOD, result, answer]) as made, pytest.raises(StudentLost):
         x = torch.ones(2, requires_grad=True)
-        Proxy(made, "thing", 3, "thing")(x).sum().backward()
+        CallableProxy(made, "thing", 3, "thing")(x).sum().backward()
 
 
 def test_too_much_for_one_question_is_refused(monkeypatch):
     monkeypatch.setattr("nbreferee.exchange.RECEIVED", 10_000)
     with fake([GOOD, frame(("=", "", None, "x" * 20_000, [], [], [], ""))]) as made, pytest.raises(StudentLost):
         made.value("x")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "range(10**15)",
+        "[range(0, -10**9, -1)] * 3",
+        "{'one': range(10**7), 'two': (range(10**7),)}",
+        "shared(45)",
+        "{1: slice(shared(20), 0), 2: (shared(20),)}",
+        "[np.zeros(10**6)] * 10**4",
+        "[torch.zeros(10**6)] * 10**4",
+    ],
+)
+def test_a_small_message_that_stands_for_an_endless_value_is_an_error_of_that_question_alone(there, value):
+    """Sums and comparisons of it would run in C, where no alarm interrupts them."""
+    there.run("import numpy as np, torch\ndef shared(n):\n    v = [0]\n    for _ in range(n): v = [v, v]\n    return v")
+    there.run(f"def f():\n    return {value}")
+    with pytest.raises(StudentError, match="more than 200000 values"):
+        there.value("f")()
+    there.run("def g():\n    return [range(10**6), shared(12), [np.zeros(10**6)] * 9, list(range(10**5))]")
+    assert there.value("g")()[1] == there.value("g")()[1]
+
+
+def test_a_callback_is_not_given_an_endless_value(there):
+    there.run(
+        "def f(g):\n    try:\n        g(range(10**15))\n    except ValueError as error:\n        return str(error)"
+    )
+    seen = []
+    assert "more than 200000 values" in there.value("f")(seen.append) and not seen
+
+
+def test_no_argument_becomes_endless_bit_by_bit(there):
+    """Each change is small, and so is the list that it changes, as long as one looks at no other."""
+    there.run(
+        "def f(lists, told):\n"
+        "    told(lists)\n"
+        "    for one, other in zip(lists, lists[1:]):\n"
+        "        one[:] = [other, other]\n"
+        "        told(0)\n"
+    )
+    with pytest.raises(StudentError, match="more than 200000 values"):
+        there.value("f")([[] for _ in range(45)], lambda x: None)
 
 
 def test_the_errors_of_this_module_are_what_they_say():

@@ -974,7 +974,7 @@ MESSAGE = {
         "no-g": "nothing comes back through g",
         "f-first": "g was called last, so it is undone first",
         "runs-twice": "called the 8 parts 16 times",
-        "in-place": "you changed your argument",
+        "in-place": "may not change Y1 and Y2",
         "mutates": "you changed your argument",
     },
     "cost": {

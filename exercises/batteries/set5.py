@@ -859,7 +859,7 @@ MESSAGE = {
         "mean": "you took their mean",
         "per-sequence": "so add them up",
         "single": "in float32, base 100, positions up to 1e+06",
-        "spoils-output": "or what you returned before",
+        "spoils-output": "you changed it",
         "double": "keep the dtype of X",
         "mutates": "you changed your argument",
     },

@@ -192,13 +192,15 @@ def change(reader, tensor, content):
         raise Changed("your code changed the type or shape of its argument")
     try:
         if _bytes(tensor) != _bytes(data):
-            here.allow_change(tensor)
+            if not here.allow_change(tensor):
+                return
             with torch.no_grad():
                 (tensor if rest[0] else tensor.data).copy_(data)
         if kind == "leaf" and tensor.is_leaf:
             _, requires_grad, _, grad = rest
             if requires_grad != tensor.requires_grad:
-                here.allow_change(tensor)
+                if not here.allow_change(tensor):
+                    return
                 tensor.requires_grad_(requires_grad)
             mine = tensor.grad
             if (grad is None) != (mine is None) or (grad is not None and _bytes(grad) != _bytes(mine)):

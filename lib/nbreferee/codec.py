@@ -220,10 +220,21 @@ class Registry:
             raise CodecError("no object is kept under this number")
         return self._objects[number]
 
+    @property
+    def last(self) -> int:
+        """The number that was given last."""
+        return self._last
+
+    def retire(self, after: int, successor: object) -> None:
+        """Let another object take the place of all with a number above ``after``."""
+        for number in [number for number in self._objects if number > after]:
+            self._numbers.pop(id(self._objects[number]), None)
+            self._objects[number] = successor
+
     def drop(self, number: int) -> None:
         """Forget the object with this number; nothing happens if there is none."""
         if number in self._objects:
-            del self._numbers[id(self._objects.pop(number))]
+            self._numbers.pop(id(self._objects.pop(number)), None)
 
 
 @lru_cache(maxsize=8)

@@ -41,10 +41,13 @@ from .codec import CodecError, Registry
 __all__ = ["Exchange", "Garbled", "Refused"]
 
 DEPTH = 60  # containers inside one another
-NESTED = 30  # questions inside one another
+NESTED = 300  # questions inside one another, those of both sides counted
+FRAMES = 8_000  # of Python on each side: a question and its answer take about twenty
 LINKS = 4096  # arrays whose changes are followed after the question in which they crossed
 FOLLOWED = 1 << 20  # bytes of such an array; larger ones are followed during the question alone
 RECEIVED = 512 << 20  # bytes that one question with all its callbacks may bring
+VALUES = codec.Limits().items  # values in what is received, each counted as often as it stands there
+LENGTH = 10_000_000  # numbers in its ranges
 
 _SCALAR = {type(None), bool, int, float, complex, str, bytes, type(Ellipsis), np.str_, np.bytes_}
 _SCALAR |= {np.dtype(letter).type for letter in "?bBhHiIlLqQefdFD"}
@@ -55,6 +58,7 @@ _TYPE_NAMES = {id(t): name for name, t in _TYPES.items()}
 _DTYPE = re.compile(r"[<>|=]([?bBhHiIlLqQefdFD]|[SU][1-9][0-9]{0,6})")
 _KIND = re.compile(r"[A-Za-z0-9_.?]{1,80}")
 _TORCH_DTYPES = tuple("bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split())
+_ONE = 1 << 14  # bytes of an array that count as one value
 _DEFAULT_ERRORS = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
 
@@ -141,11 +145,13 @@ class Exchange:
     """
 
     def __init__(self, channel, trusted):
+        sys.setrecursionlimit(max(FRAMES, sys.getrecursionlimit()))  # or Python ends a nested question half-way
         self.channel, self.trusted = channel, trusted
         self.registry = Registry()  # objects of this side that the other one may call
         self.proxies = weakref.WeakValueDictionary()  # objects of the other side, by number
         self.links, self.keys, self.cuts = {}, {}, {}  # by key; key by id; key by id of tensors sent without history
         self.scope = {}  # objects that crossed in the present question: kept alive until it ends
+        self.aging = []  # keys of what crossed in the question before and is followed still
         self.drops = []  # what the other side need not keep for us any more
         self.graphs = {}  # results with a history, by key: (tensor, leaves of the other side, own leaves)
         self.stash = []  # gradients of own leaves, before it is known whether they are wanted
@@ -185,7 +191,8 @@ class Exchange:
         pass
 
     def allow_change(self, value):
-        pass
+        """Whether the other side may change this object."""
+        return True
 
     def garbled(self, why):
         raise Garbled(why)
@@ -218,6 +225,9 @@ class Exchange:
             try:
                 while True:
                     kind, verb, state, node, unpack = self.hear(label)
+                    if kind == "":
+                        self.say("!", "", unpack(node))
+                        continue
                     if kind == "?":
                         self.level += 1
                         try:
@@ -238,12 +248,17 @@ class Exchange:
             self.over()
 
     def over(self):
-        """The outermost question has ended: lists are not followed any more, small arrays are as long as they live."""
+        """The outermost question has ended.
+
+        Lists of the trusted side are not followed any more, small arrays are as long as they live. What the other side
+        made is followed for one question more: the test may change it, ``net.weight.fill_(1)``, and let it go.
+        """
         if self.level:
             return
-        for key in self.scope:
+        aged, self.aging = self.aging, [key for key in self.scope if key % 2]
+        for key in (*aged, *self.scope):
             link = self.links.get(key)
-            if link is None:
+            if link is None or link.strong is None or (key % 2 and key in self.scope):
                 continue
             value, link.strong = link.strong, None
             large = link.letter == "a" and value.nbytes > FOLLOWED
@@ -269,7 +284,10 @@ class Exchange:
         self.post(data)
 
     def hear(self, label=""):
-        """Receive: (kind, verb, state, node, unpack). What has changed is changed before this returns."""
+        """Receive: (kind, verb, state, node, unpack). What has changed is changed before this returns.
+
+        A question that is answered by an error at once has no kind; the node is the error.
+        """
         data = self.collect()
         self.received += len(data)
         if self.trusted and self.received > RECEIVED:
@@ -295,8 +313,21 @@ class Exchange:
             except Changed as error:
                 changed = changed or error
         if changed is not None and kind == "=":
-            return "!", verb, state, ("t", "ValueError", ("t", "ValueError"), str(changed), "", 0), reader.value
-        return kind, verb, state, node, reader.value
+            return "!", verb, state, _error(str(changed)), reader.value
+        if not self.trusted or kind == "!":
+            return kind, verb, state, node, reader.value
+        value = reader.value(node)
+        if self.too_much(value, reader.altered):
+            return "!" if kind == "=" else "", verb, state, _error(TOO_MUCH), reader.value
+        return kind, verb, state, node, lambda each: value if each is node else reader.value(each)
+
+    def too_much(self, value, altered):
+        """Whether going through what the other side has made takes for ever: in C code no alarm interrupts that."""
+        known = {}
+        if _weight(value, known) > VALUES:
+            return True
+        held = [link.get() for link in self.links.values() if link.letter in "lds"] if altered else ()
+        return any(_weight(each, known) > VALUES for each in held)
 
     def decoded(self, data):
         try:
@@ -557,6 +588,7 @@ class _Reader:
     def __init__(self, exchange, label, kind):
         self.here, self.label, self.kind = exchange, label, kind
         self.deep = {}  # containers inside one another, by key
+        self.altered = False  # whether a list, dict or set that was here before has other members now
 
     def fail(self, why):
         raise Garbled(why)
@@ -643,7 +675,8 @@ class _Reader:
             if value.shape != new.shape or value.dtype != new.dtype:
                 raise Changed("your code changed the type or shape of its argument")
             if not _same_array(value, new):
-                self.here.allow_change(value)
+                if not self.here.allow_change(value):
+                    return
                 _fill(value, new, self.here.trusted)
             if not self.here.trusted and value.flags.writeable != content[1]:
                 _set_writeable(value, content[1])
@@ -653,7 +686,9 @@ class _Reader:
             made = self.make(key, letter, content)
             if letter == "l" and any(x is value for x in made):
                 self.fail("a list inside itself")
-            self.here.allow_change(value)
+            if not self.here.allow_change(value):
+                return
+            self.altered = True
             if letter == "l":
                 value[:] = made
             else:
@@ -739,6 +774,42 @@ class _Reader:
         elif family == "device" and torch and name == "cpu":
             return torch.device("cpu")
         self.fail("no constant")
+
+
+TOO_MUCH = (
+    f"your code gave the test more than {VALUES} values, each counted as often as it stands there, "
+    f"or ranges of more than {LENGTH} numbers"
+)
+
+
+def _error(text):
+    """The node of an error that this side tells in the name of the other."""
+    return ("t", "ValueError", ("t", "ValueError"), text, "", 0)
+
+
+def _weight(value, known, depth=0):
+    """How many values there are in one, if none is shared; more than VALUES if it contains itself."""
+    kind = type(value)
+    if kind is range:
+        return VALUES + 1 if value[LENGTH:] else max(1, len(value) * VALUES // LENGTH)
+    if kind is np.ndarray:
+        return 1 + value.nbytes // _ONE
+    if kind is dict:
+        members = [x for pair in value.items() for x in pair]
+    elif kind is slice:
+        members = value.start, value.stop, value.step
+    elif kind in (list, tuple, set, frozenset):
+        members = value
+    else:
+        torch = None if kind in _SCALAR else torch_here()
+        return 1 + (value.nbytes // _ONE if torch and issubclass(kind, torch.Tensor) else 0)
+    if id(value) not in known:
+        known[id(value)] = VALUES + 1
+        if depth <= 2 * DEPTH:
+            inner = [x for x in members if type(x) not in _SCALAR]
+            alone = len(members) - len(inner)
+            known[id(value)] = 1 + alone + sum(_weight(x, known, depth + 1) for x in inner)
+    return known[id(value)]
 
 
 def _hashable(node):

@@ -4,6 +4,7 @@ The page needs no network and no script. Everything of the student's is text: no
 cannot be seen is spelled out. Of a hidden test it shows the name, the comment that was handed out, and the message.
 """
 
+import builtins
 import html
 import math
 import re
@@ -227,13 +228,15 @@ def veiled(text: str) -> str:
     'array(…)'
     >>> veiled("ValueError: the key is 42")
     'ValueError'
+    >>> veiled("TheKeyIs42Error")
+    'an error'
     >>> veiled("7")
     '…'
     """
     text = text.strip()
     raised = re.match(r"[A-Za-z_]\w{0,60}(?:Error|Exception|Warning|Exit|Interrupt|Iteration)\b(?=:|$)", text)
-    if raised:
-        return raised[0]
+    if raised:  # a name that the answer has made up could say anything
+        return raised[0] if hasattr(builtins, raised[0]) or raised[0] == "LinAlgError" else "an error"
     if shape := _shape(text):
         return shape
     if len(text) > 2 and text[0] + text[-1] in ("()", "[]"):  # several values came back

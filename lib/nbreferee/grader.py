@@ -1,9 +1,9 @@
 """Run the instructor's tests against a student's answers that live in another process.
 
-The student's process runs given cells, answers and own cells. The tests run here: names that they use are either the
-instructor's (given cells, earlier tests) or the student's (what the answers are asked for), and the student's functions
-are proxies. If the student's process is lost in one test, that test fails, a new process replays the cells, and the
-other tests go on.
+The student's process runs given cells, answers and own cells. The tests run here, in the namespace of
+`nbreferee.trusted`: names that they use are either the instructor's (given cells, earlier tests) or the student's (what
+the answers are asked for), and the student's functions are proxies. If the student's process is lost in one test, that
+test fails, a new process replays the cells, and the other tests go on.
 
 Shown tests come first, all of them; then hidden ones; then sandboxed ones, each in a process of its own. So an answer
 that remembers what a hidden test asked cannot tell it in the message of a shown one, and of an error in a hidden test
@@ -19,17 +19,21 @@ import ast
 import builtins
 import contextlib
 import io
-import linecache
 import math
+import numbers
 import re
 import signal
-import symtable
 import time
 import traceback
+from collections import Counter
 
-from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, Job, bound
-from .remote import Meddled, Proxy, Student, StudentError, StudentLost
+import numpy as np
+
+from .exchange import torch_here
+from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, UNREADABLE, Job, bound
+from .remote import Meddled, Student, StudentError, StudentLost
 from .results import CellResult, Result, TestResult
+from .trusted import Trusted, compiled, reads
 
 __all__ = ["GraderError", "grade"]
 
@@ -73,8 +77,7 @@ class _Run:
         self.job, self.start, self.limits = job, start, job.limits
         self.began = time.monotonic()
         self.end = self.began + job.limits.total_s
-        self.trusted = {"__name__": "__main__", "__builtins__": builtins}
-        self.asked = {}  # names that tests take from the student, and the answer that is asked for them
+        self.trusted = Trusted(job.steps)
         self.line = self.student = None
         self.done = 0  # so many steps have been run on the student's side, and are replayed in a new process
         self.condemned = set()  # steps that cost a process are not run again
@@ -82,7 +85,10 @@ class _Run:
         self.cells, self.verdicts, self.losses = {}, {}, 0
         self.movable = _movable(job.steps)
         self.kept = {}  # movable test: what it finds at its place on the trusted side
-        self.suspects, self.waiting = set(), []  # answers that cost a process; tests that wait for one of their own
+        self.costs, self.waiting = Counter(), []  # what answers have cost; tests that wait for a process of their own
+        self.processes = self.seen = 0  # the present process, and the one that given cells were last run with
+        self.halted = {}  # given cell that stopped: (whether by the student's fault, the error)
+        self.first = True  # the first pass, from top to bottom
 
     def all(self):
         steps = self.job.steps
@@ -90,32 +96,56 @@ class _Run:
         inside = [index for index, step in enumerate(steps) if step.kind == TEST and step.run == SANDBOXED]
         for index, step in enumerate(steps):
             if index in self.movable:
-                self.kept[index] = dict(self.trusted), dict(self.asked)
+                self.kept[index] = self.trusted.snapshot(), self.seen
             if step.kind != TEST:
                 self.on_student(index)
-                self.asked |= dict.fromkeys(step.asks, step.name)
+                self.trusted.imports(step.imports)
+                self.trusted.asked |= dict.fromkeys(step.asks, step.name)
                 if step.kind == GIVEN:
-                    self.given(step)
+                    self.given(index)
             elif index not in hidden and index not in inside:
                 self.judge_or_wait(index)
+                if step.hidden:  # which could not be put off; what the cells below print is the student's to read
+                    self.lose()
+        self.first = False
         in_place = hidden and _rebinds(steps)
         if in_place:
             self.lose()
         for index in hidden:
-            self.trusted, self.asked = self.kept[index]
+            self.back_to(index)
             if in_place:
                 self.go_to(index)
             self.judge_or_wait(index)
-        open_ = {steps[index].name for index in self.waiting}
-        later = [index for index in inside if open_ & set(steps[index].needs)]
-        for index in sorted(set(inside) - set(later)):
-            self.judge_inside(index)
-        for index in self.waiting:
+        later, undecided = [], {steps[index].name for index in self.waiting}
+        for index in inside:
+            if undecided & set(steps[index].needs):
+                later.append(index)
+                undecided.add(steps[index].name)
+            else:
+                self.judge_inside(index)
+        while self.waiting:
+            index = min(self.waiting, key=self.cost)
+            self.waiting.remove(index)
             self.judge_alone(index)
         for index in later:
             self.judge_inside(index)
         tests = tuple(self.verdicts[step.name] for step in steps if step.kind == TEST)
         return Result(tests, tuple(self.cells[i] for i in sorted(self.cells)), time.monotonic() - self.began)
+
+    def back_to(self, index):
+        """Have on the trusted side what there was at a test's place."""
+        snapshot, self.seen = self.kept[index]
+        self.trusted.restore(snapshot)
+
+    def answers(self, index):
+        """The answers that a test asks."""
+        _, asked = self.kept[index][0] if index in self.kept else (None, self.trusted.asked)
+        return {asked[name] for name in self.trusted.reached(self.job.steps[index]) if name in asked}
+
+    def cost(self, index):
+        """What the answers of a test have cost, for the order: first those that have cost least."""
+        answers = self.answers(index)
+        return sum(self.costs[name] for name in answers), len(answers), index
 
     def judge_or_wait(self, index):
         """Judge a test beside others, or let it wait for a process of its own, after all others.
@@ -123,15 +153,14 @@ class _Run:
         It waits if its answers have cost a process before, or time or memory ran out: so nothing is taken from other
         answers. And it is judged again if it is lost in a process that another test has used, whose fault it may be.
         """
-        step = self.job.steps[index]
-        answers = {self.asked[name] for name in _globals_or_none(step.source) if name in self.asked}
-        if index in self.movable and answers & self.suspects:
+        step, answers = self.job.steps[index], self.answers(index)
+        if index in self.movable and any(self.costs[name] for name in answers):
             self.waiting.append(index)
             return
         spoilt = self.student is not None and not self.fresh
-        self.verdicts[step.name] = verdict = self.judge(step)
+        self.verdicts[step.name] = verdict = self.judge(index)
         if verdict.state in LOST:
-            self.suspects |= answers
+            self.costs.update(answers)
             if spoilt and index in self.movable:
                 self.waiting.append(index)
 
@@ -141,9 +170,11 @@ class _Run:
         if step.name in self.verdicts and self.spent():
             return
         self.lose()
-        self.trusted, self.asked = self.kept[index]
+        self.back_to(index)
         self.done = index
-        self.verdicts[step.name] = self.judge(step)
+        self.verdicts[step.name] = verdict = self.judge(index)
+        if verdict.state in LOST:
+            self.costs.update(self.answers(index))
 
     # --- the student's process ---
 
@@ -155,15 +186,17 @@ class _Run:
             self.line.kill(0)  # the kernel takes its walls down while we go on
         self.line = self.student = None
 
-    def lost(self, loss):
-        """The process is gone; (state, sentence)."""
+    def lost(self, loss, veiled=False):
+        """The process is gone; (state, sentence). What a process says by the way it ends is veiled in a hidden test."""
+        if self.student is not None and self.student.lost is None:  # a process before it, of which something was left
+            return loss.state, "what an answer returned earlier was used after its process had ended"
         how = self.line.ended(0.2) if self.line is not None and loss.state == "crashed" else None
         self.losses += self.line is not None
         self.lose()
         if how and how.startswith("memory"):
             return "memory", f"{LOST['memory']} ({how.removeprefix('memory: ')})"
         sentence = loss.reason or LOST.get(loss.state, "")
-        return loss.state, f"{sentence} ({how})" if how else sentence
+        return loss.state, f"{sentence} ({how})" if how and not veiled else sentence
 
     def spent(self):
         """(state, sentence) if this submission gets no further process."""
@@ -180,7 +213,7 @@ class _Run:
                 raise StudentLost(*spent)
             self.line = self.start()
             self.student = Student(self.line.channel, output_limit=self.limits.output)
-            self.fresh = True
+            self.fresh, self.processes = True, self.processes + 1
             self.greet()
             for index in range(self.done):
                 self.run_cell(index)
@@ -219,8 +252,9 @@ class _Run:
             self.run_cell(index)
 
     def note(self, index, state, error="", trace="", output=""):
+        """Remember how a cell ran; not what it says later on, in a process that hidden tests have asked."""
         step = self.job.steps[index]
-        if step.kind in (ANSWER, OWN):
+        if step.kind in (ANSWER, OWN) and (self.first or index not in self.cells):
             self.cells[index] = CellResult(step.name, step.kind, state, error, trace, output)
 
     def run_cell(self, index):
@@ -236,6 +270,8 @@ class _Run:
             state, why, trace, output = "failed", f"{error.ename}: {error}", error.trace, ""
         except StudentLost as loss:
             (state, why), trace, output = self.lost(loss), "", ""
+        except BaseException as error:  # out of a function of a test, which the cell has kept and called
+            state, why, trace, output = "failed", _said(error), "", ""
         settled = fresh or state == "ran" or why.startswith("NotImplementedError") or self.spent()
         if not settled:  # a test has been in this process before, whose fault it may be
             self.lose()
@@ -253,56 +289,47 @@ class _Run:
 
     # --- the trusted side ---
 
-    def given(self, step):
+    def given(self, index):
         """Run a given cell here too; what it binds is the instructor's from then on."""
+        step, student = self.job.steps[index], None
+        self.halted.pop(index, None)
         try:
-            code, _ = self.compiled(step)
-            space = self.namespace(step)
-        except (SyntaxError, StudentError, StudentLost) as error:
-            if isinstance(error, StudentLost):
-                self.lost(error)
-            return  # a magic, or something that needs what the student has not got: tests that use it will say so
-        try:
-            with _quiet(), self.limited():
-                exec(code, space)
+            code, _ = compiled(step)
+            if self.trusted.wanted(step):
+                student = self.awake()
+                self.seen = self.processes
+                self.borrow(step)
+            else:
+                self.trusted.lend(step, {})
+            with _quiet(), self.limited(), self.trusted.as_main():
+                exec(code, self.trusted.names)
         except StudentLost as loss:
             self.lost(loss)
-        except (Exception, _TooSlow, SystemExit):
-            pass  # the names that it would have bound are missing, and the tests that need them are broken
-        self.keep(step, space)
+            self.condemned.add(index)
+            self.halted[index] = True, loss.reason
+        except (Exception, _TooSlow, SystemExit) as error:
+            self.halted[index] = student is not None, _said(error)
+        finally:
+            self.trusted.settle()
 
-    def keep(self, step, space):
-        for name in bound(step.source):
-            if name in space and not isinstance(space[name], Proxy):  # which would outlive its process
-                self.trusted[name] = space[name]
-                self.asked.pop(name, None)
-
-    def compiled(self, step):
-        """(code, code of the last expression or None) of a cell of the instructor's."""
-        lines = ("pass" if line.lstrip().startswith(("%", "!")) else line for line in step.source.split("\n"))
-        text, name = "\n".join(lines), f"<{step.name or step.kind}>"
-        linecache.cache[name] = (len(text), None, text.splitlines(True), name)
-        tree = ast.parse(text, name)
-        last = None
-        if step.kind == TEST and tree.body and isinstance(tree.body[-1], ast.Expr) and not text.rstrip().endswith(";"):
-            last = compile(ast.Expression(tree.body.pop().value), name, "eval")
-        return compile(tree, name, "exec"), last
-
-    def namespace(self, step):
-        """The globals of a cell of the instructor's: the trusted names, and those that are the student's."""
-        space, wanted = dict(self.trusted), []
-        for name in _globals(step.source):
-            if name in self.asked:
-                space.pop(name, None)
-                wanted.append(name)
-            elif name not in space and not hasattr(builtins, name):
-                wanted.append(name)
-        if wanted:
+    def ready(self, index):
+        """A student's process. If it is a new one, given cells that ask answers run again: they hold what was there."""
+        while True:
             student = self.awake()
-            student.deadline = self.deadline()
-            there = student.names(wanted)
-            space |= {name: student.value(name) for name in wanted if name in there}
-        return space
+            if self.seen == self.processes:
+                return student
+            self.seen = self.processes
+            for each in range(index):
+                step = self.job.steps[each]
+                if step.kind == GIVEN and each not in self.condemned and self.trusted.wanted(step):
+                    self.given(each)
+
+    def borrow(self, step, **how):
+        """Lend a cell of the instructor's what it needs of the student's."""
+        self.student.deadline = self.deadline()
+        wanted = self.trusted.wanted(step)
+        there = self.student.names(wanted) if wanted else ()
+        self.trusted.lend(step, {name: self.student.value(name) for name in wanted if name in there}, **how)
 
     @contextlib.contextmanager
     def limited(self):
@@ -319,43 +346,61 @@ class _Run:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
-    def judge(self, step):
+    def judge(self, index):
         """The verdict of a split test."""
+        step = self.job.steps[index]
         began, printed = time.monotonic(), io.StringIO()
         state, points, message, mistake, trace = "passed", step.points, "", "", ""
         try:
-            code, last = self.compiled(step)
-        except (SyntaxError, ValueError) as error:
+            code, last = compiled(step)
+        except UNREADABLE as error:
             return TestResult(step.name, "broken", 0.0, step.points, f"the test cannot be read: {error}")
-        space = {}
+        student = None
         try:
-            self.awake()
-            self.student.calls.clear()
-            self.student.output = ""
-            space = self.namespace(step)
+            student = self.ready(index)
+            student.forget()
+            student.output = ""
+            self.borrow(step, copies=step.changes)
             self.fresh = False
-            self.student.calls.clear()
-            self.student.may_change = step.changes
-            self.student.deadline = self.deadline()
-            with _quiet(printed), self.limited():
-                exec(code, space)
-                value = eval(last, space) if last is not None else None
+            student.calls.clear()
+            student.may_change, student.echo, student.after = step.changes, True, self.rereading()
+            student.deadline = self.deadline()
+            names = self.trusted.names
+            with _quiet(printed), self.limited(), self.trusted.as_main():
+                exec(code, names)
+                value = eval(last, names) if last is not None else None
+            if student.lost:  # and the test has caught that
+                raise StudentLost(*student.lost)
+            if student.refused:  # and the test took the refusal for an answer
+                raise TypeError(student.refused)
             points = _partial(value, step.points)
         except StudentLost as loss:
             calls, output = self.asked_so_far()
-            state, message = self.lost(loss)
+            state, message = self.lost(loss, veiled=step.hidden)
             return self.verdict(step, state, 0.0, began, message, calls=calls, output=output)
         except _TooSlow:
             state, points, message = "timeout", 0.0, f"the test was not done after {self.limits.cell_s:g} seconds"
         except BaseException as error:
-            state, message, mistake, trace = self.explain(error, step, space)
+            state, message, mistake, trace = self.explain(error, step)
             points = 0.0
         finally:
-            self.keep(step, space)
+            self.trusted.settle()
+            if student is not None:
+                student.retire()
         calls, output = self.asked_so_far()
-        if not step.hidden:
-            output += printed.getvalue()
-        return self.verdict(step, state, points, began, message, mistake, trace, calls, output)
+        return self.verdict(
+            step, state, points, began, message, mistake, trace, calls, output if step.hidden else printed.getvalue()
+        )
+
+    def rereading(self):
+        """What is done after each question: a student's function may have bound a global name anew."""
+        student, names = self.student, self.trusted.plainly_lent()
+
+        def reread():
+            there = student.names(names)
+            self.trusted.refresh({name: student.value(name) for name in names if name in there})
+
+        return reread if names else None
 
     def asked_so_far(self):
         if self.student is None:
@@ -377,9 +422,9 @@ class _Run:
             time.monotonic() - began,
         )
 
-    def explain(self, error, step, space):
+    def explain(self, error, step):
         """(state, message, known mistake, the student's lines) for what a test raised."""
-        text = str(error).strip()
+        text = _said(error, kind=False)
         if isinstance(error, Meddled):
             return "failed", text, "", ""
         if isinstance(error, StudentError):
@@ -388,37 +433,65 @@ class _Run:
             state = "memory" if isinstance(error, MemoryError) else "failed"
             if step.hidden:
                 kind = error.ename if hasattr(builtins, error.ename) else "an error of its own"
-                return state, f"your code raised {kind}", "", self.own_lines(error.trace)
+                return state, f"your code raised {kind}", "", self.own_line(error.trace)
             return state, f"your code raised {error.ename}{': ' + text if text else ''}", "", error.trace
         if isinstance(error, AssertionError):
             mistake = getattr(error, "mistake", "")
             if not text:
                 text = _assertion(error, step) or "the test did not pass"
             return "failed", text, mistake if isinstance(mistake, str) else "", ""
-        if isinstance(error, NameError) and not isinstance(error, UnboundLocalError) and error.name not in space:
-            return *self.missing(error.name, text), "", ""
+        if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
+            if error.name not in self.trusted.names:
+                return *self.missing(error.name, step, text), "", ""
+        if any(kind.__name__ == "OutcomeException" for kind in type(error).__mro__):  # pytest's word for a failure
+            return "failed", text, "", ""
         if isinstance(error, ImportError | SyntaxError):
             return "broken", f"the test stopped with {type(error).__name__}: {text}", "", ""
         if isinstance(error, MemoryError):
             return "invalid", "what the answer returned needs more memory than a test may take", "", ""
-        return "invalid", f"the test cannot use what the answer returned ({type(error).__name__}: {text})", "", ""
+        kind = type(
+            error
+        ).__name__  # in a hidden test without the text, in which the answer could tell what it was asked
+        why = kind if step.hidden else f"{kind}: {text}"
+        return "invalid", f"the test cannot use what the answer returned ({why})", "", ""
 
-    def own_lines(self, trace):
-        """Of a trace that a stranger's process tells, the lines that stand in the submission."""
-        mine = [step.source for step in self.job.steps if step.kind in (ANSWER, OWN)]
-        mine = {line.strip() for source in mine for line in source.split("\n")}
-        found = (re.fullmatch(r"[→ ] *\d+  (.*)", line) for line in trace.split("\n"))
-        return "\n".join(line.string for line in found if line and line[1].strip() in mine)
+    def own_line(self, trace):
+        """Of a trace that a stranger's process tells, the last line, if it stands so in the submission."""
+        mine = [step.source.split("\n") for step in self.job.steps if step.kind in (ANSWER, OWN)]
+        for told in reversed(trace.split("\n")):
+            found = re.fullmatch(r"→ *(\d{1,5})  (.*)", told)
+            number, text = (int(found[1]), found[2].strip()) if found else (0, "")
+            if text and any(number <= len(lines) and lines[number - 1].strip() == text for lines in mine):
+                return f"→ {number:4}  {text}"
+        return ""
 
-    def missing(self, name, text):
+    def missing(self, name, step, text):
         """(state, message) for a name that nobody has defined."""
-        answer = self.asked.get(name)
-        if answer is None and name in {n for step in self.job.steps if step.kind == GIVEN for n in bound(step.source)}:
-            return "broken", f"the test needs {name}, and the given cell that defines it failed on the trusted side"
+        answer = self.trusted.asked.get(name)
+        if answer is None:
+            return self.not_given(name, step)
         cells = [cell for cell in self.cells.values() if cell.state not in ("ran", "skipped")]
         cell = next((cell for cell in cells if cell.name == answer), None) or (cells[0] if cells else None)
         why = f": {cell.name or 'a cell of your own'} stopped with {cell.error}" if cell else "; do not rename it"
         return "failed", f"{name or text} is not defined{why}"
+
+    def not_given(self, name, step):
+        """(state, message) for a name that is the instructor's to define."""
+        steps = self.job.steps
+        binds = [index for index, other in enumerate(steps) if other.kind != ANSWER and name in bound(other.source)]
+        above = [steps[index] for index in binds if index < steps.index(step)]
+        stopped = [self.halted[index] for index in binds if index in self.halted]
+        if any(fault for fault, _ in stopped):
+            return "failed", f"{name} is not defined: the given cell that defines it stopped with {stopped[0][1]}"
+        if stopped or (not above and self.halted):
+            why = (stopped or list(self.halted.values()))[0][1]
+            return "broken", f"the test needs {name}, and a given cell stopped on the trusted side with {why}"
+        if any(other.kind == TEST for other in above):
+            return "failed", f"{name} is not defined: the test above that defines it did not come so far"
+        return (
+            "broken",
+            f"the test needs {name}, which no cell above binds; list it under asks in the answer's metadata",
+        )
 
     def judge_inside(self, index):
         """Judge a sandboxed test: in a new process of the student's, once those that it needs have passed."""
@@ -427,7 +500,7 @@ class _Run:
 
     def inside(self, index, step, began):
         """The verdict of a sandboxed test."""
-        failing = [name for name in step.needs if name not in self.verdicts or self.verdicts[name].state != "passed"]
+        failing = [name for name in step.needs if not _full(self.verdicts.get(name))]
         if failing:
             return self.verdict(step, "withheld", 0.0, began, f"first, {', '.join(failing)} must pass")
         self.lose()
@@ -438,8 +511,12 @@ class _Run:
             student.deadline = self.deadline()
             ran = student.test(step.source, step.name)
         except StudentLost as loss:
-            state, message = self.lost(loss)
+            state, message = self.lost(loss, veiled=step.hidden)
             return self.verdict(step, state, 0.0, began, message)
+        except StudentError as error:  # the agent that runs the test was tampered with
+            return self.verdict(
+                step, "failed", 0.0, began, _said(error) if not step.hidden else "the test did not pass"
+            )
         if not ran.error:
             return self.verdict(step, "passed", step.points, began, output=ran.output)
         message = ran.error
@@ -462,7 +539,7 @@ def _movable(steps):
         if step.kind == TEST and step.run != SANDBOXED and not needed & set(bound(step.source)):
             movable.insert(0, index)
         if step.kind == GIVEN or (step.kind == TEST and step.run != SANDBOXED):
-            needed |= set(_globals_or_none(step.source))
+            needed |= set(reads(step.source))
     return movable
 
 
@@ -484,33 +561,29 @@ def _quiet(out=None):
         yield
 
 
-def _globals(source):
-    """The global names that a cell reads and does not bind itself, in the order in which they first stand."""
-    lines = ("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
-    text = "\n".join(lines)
-    top = symtable.symtable(text, "cell", "exec")
-    mine = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
-    read, scopes = set(), [top]
-    while scopes:
-        scope = scopes.pop()
-        scopes += scope.get_children()
-        read |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (scope is top or s.is_global())}
-    return [name for name in dict.fromkeys(re.findall(r"[^\W\d]\w*", text)) if name in read - mine]
+def _full(verdict):
+    return verdict is not None and verdict.state == "passed" and verdict.points >= verdict.worth
 
 
-def _globals_or_none(source):
+def _said(error, kind=True):
+    """What an error says, in one piece; its kind before it."""
     try:
-        return _globals(source)
-    except (SyntaxError, ValueError):
-        return []
+        text = str(error).strip()
+    except Exception:  # a number of five thousand digits, for example
+        text = "a text that cannot be shown"
+    return f"{getattr(error, 'ename', '') or type(error).__name__}: {text}".rstrip(": ") if kind else text
 
 
 def _partial(value, worth):
     """The points for what a test's last line says: a number is partial credit, as in nbgrader; anything else is all."""
-    if type(value) not in (int, float):
+    if isinstance(value, np.ndarray | np.generic) or (torch_here() and isinstance(value, torch_here().Tensor)):
+        if math.prod(value.shape) != 1:
+            return worth
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Number):
         return worth
-    if math.isnan(value):
-        raise ValueError("the test's last line is nan, which is no number of points")
+    if not isinstance(value, numbers.Real) or math.isnan(value):
+        raise ValueError(f"the test's last line is {value}, which is no number of points")
     return min(max(float(value), 0.0), worth)
 
 

@@ -4,6 +4,7 @@ Tests and given cells come from the instructor's notebook alone. Of the submissi
 used, so deleted, doubled, edited or re-tagged cells change nothing.
 """
 
+import ast
 import json
 import math
 import symtable
@@ -17,6 +18,7 @@ __all__ = ["ANSWER", "GIVEN", "OWN", "TEST", "Job", "JobError", "RunLimits", "St
 
 GIVEN, ANSWER, OWN, TEST = "given", "answer", "own", "test"
 SPLIT, SANDBOXED = "split", "sandboxed"
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # what Python's parser raises for odd source
 
 
 class JobError(ValueError):
@@ -62,8 +64,8 @@ class Step:
     hidden : whether the released version shows less of this test.
     changes : whether an answer may change the arguments that a split test gives it, as one that sorts in place does.
     asks : names that an answer is asked for: those that the instructor's own solution binds, and those that the
-        cell's metadata list under ``asks``. Tests take them from the student, every other name that is defined on the
-        trusted side from there.
+        cell's metadata list under ``asks``. Tests take them from the student, and no other names.
+    imports : the import statements of the instructor's own solution, a line each: modules are not the student's.
     """
 
     kind: str
@@ -75,6 +77,7 @@ class Step:
     hidden: bool = False
     asks: tuple = ()
     changes: bool = False
+    imports: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ class Job:
 
     def to_json(self) -> str:
         steps = [{name: getattr(step, name) for name in Step.__slots__} for step in self.steps]
-        return json.dumps({"steps": steps, "limits": asdict(self.limits)}, sort_keys=True)
+        return json.dumps({"steps": steps, "limits": asdict(self.limits)}, sort_keys=True, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
@@ -115,10 +118,20 @@ def bound(source: str, *, imports: bool = True) -> tuple:
     lines = ("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
     try:
         table = symtable.symtable("\n".join(lines), "cell", "exec")
-    except (SyntaxError, ValueError):
+    except UNREADABLE:
         return ()
     here = (s for s in table.get_symbols() if s.is_assigned() or s.is_imported())
     return tuple(s.get_name() for s in here if imports or not s.is_imported())
+
+
+def _imports(source):
+    """The import statements at the top level of a cell, a line each."""
+    lines = ("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
+    try:
+        body = ast.parse("\n".join(lines)).body
+    except UNREADABLE:
+        return ""
+    return "\n".join(ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom))
 
 
 def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | None = None) -> Job:
@@ -143,8 +156,9 @@ def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | 
         name, kind = flags.get("grade_id", ""), kind_of(cell)
         steps += own.get((name, True), []) if name else []
         if kind == ANSWER:
-            asks = tuple(dict.fromkeys([*bound(cell.source), *cell.metadata.get("nbreferee", {}).get("asks", ())]))
-            steps.append(Step(ANSWER, name, answers.cells.get(name) or "", asks=asks))
+            listed = cell.metadata.get("nbreferee", {}).get("asks", ())
+            asks = tuple(dict.fromkeys([*bound(cell.source, imports=False), *listed]))
+            steps.append(Step(ANSWER, name, answers.cells.get(name) or "", asks=asks, imports=_imports(cell.source)))
         elif kind == GIVEN:
             steps.append(Step(GIVEN, name, cell.source))
         elif kind == TEST:

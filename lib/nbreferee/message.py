@@ -13,7 +13,17 @@ from .job import Job
 from .notebook import CODE_STUB, TEXT_STUB, Answers, Own
 from .results import Result, ResultError
 
-__all__ = ["MessageError", "Reply", "Request", "one_line", "read_reply", "read_request", "write_reply", "write_request"]
+__all__ = [
+    "MessageError",
+    "Reply",
+    "Request",
+    "one_line",
+    "read_reply",
+    "read_request",
+    "write_failure",
+    "write_reply",
+    "write_request",
+]
 
 LIMITS = Limits(depth=32, items=100_000)
 PARTS = {
@@ -26,6 +36,7 @@ PARTS = {
     "code_stub": str,
     "text_stub": str,
 }
+REPLY = {"result": str, "notebook": str, "feedback": str, "failed": str}
 
 
 class MessageError(ValueError):
@@ -117,7 +128,13 @@ def write_reply(reply: Reply) -> bytes:
     ------
     MessageError : the answer is too large to be sent.
     """
-    return _encode({"result": reply.result.to_json(), "notebook": reply.notebook, "feedback": reply.feedback})
+    parts = {"result": reply.result.to_json(), "notebook": reply.notebook, "feedback": reply.feedback}
+    return _encode(parts | {"failed": None})
+
+
+def write_failure(error: BaseException) -> bytes:
+    """Make the answer of a grading process that has none: why, in one line."""
+    return _encode(dict.fromkeys(REPLY) | {"failed": one_line(f"{type(error).__name__}: {error}")})
 
 
 def read_reply(message: bytes, job: Job) -> Reply:
@@ -134,10 +151,13 @@ def read_reply(message: bytes, job: Job) -> Reply:
 
     Raises
     ------
-    MessageError : it is no answer to that job.
+    MessageError : it is no answer to that job, or says why there is none.
     """
-    tree = _decode(message, {"result": str, "notebook": str, "feedback": str})
-    if any(value is None for value in tree.values()):
+    tree = _decode(message, REPLY)
+    failed = tree.pop("failed")
+    if failed is not None:
+        raise MessageError(one_line(_plain(failed)))
+    if None in tree.values():
         raise MessageError("no answer: a part of it is missing")
     try:
         result = Result.from_json(_plain(tree["result"]))

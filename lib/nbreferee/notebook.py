@@ -25,7 +25,11 @@ PICTURES = {  # how a picture of each type begins
     "image/gif": rb"GIF8",
     "image/webp": rb"RIFF.{4}WEBP",
 }
-REFERENCE = re.compile(r"""!\[([^][\n]*)\]\(<?attachment:([^<>"'\n]+?)>?(?:\s+(?:"[^"\n]*"|'[^'\n]*'))?\)""")
+# Each part ends where the next reference could begin and gives nothing back, so the time is linear in any text.
+REFERENCE = re.compile(
+    r"""!\[([^][\n]*+)\]\(<?attachment:((?:[^<>"'\n)!]|!(?!\[))++)>?+"""
+    r"""(?:\s*+(?<=\s)(?:"[^"\n]*+"|'[^'\n]*+'))?\)"""
+)
 CODE_STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
 TEXT_STUB = "YOUR ANSWER HERE"
 
@@ -278,7 +282,7 @@ def _flags(meta, number, log):
 
 
 def _is_picture(mime, data):
-    if not re.fullmatch(r"[A-Za-z0-9+/\s]*=?=?\s*", data):
+    if not re.fullmatch(r"[A-Za-z0-9+/\s]*+=?=?", data.rstrip()):
         return False
     head = re.sub(r"\s", "", data[:100])[:24]
     return len(head) == 24 and bool(re.match(PICTURES[mime], base64.b64decode(head), re.S))
@@ -435,8 +439,8 @@ def read(data: bytes, *, name: str = "the file", limits: Limits = DEFAULT) -> tu
     free = (f"cell-{n}" for n in range(1, 2 * len(cells) + 1) if f"cell-{n}" not in ids)
     for cell in cells:
         cell["id"] = cell["id"] or next(free)
-    notebook = v4.new_notebook(cells=cells)
-    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook = v4.new_notebook()
+    notebook.cells, notebook.nbformat, notebook.nbformat_minor = cells, 4, 5
     try:
         nbformat.validate(notebook)
     except nbformat.ValidationError:
@@ -493,28 +497,34 @@ class _Album:
     """The pictures of a notebook under names of ours, which every Markdown parser reads in the same way."""
 
     def __init__(self):
-        self.pictures = {}
+        self.pictures, self.names = {}, {}
 
     def text(self, cell):
         """A cell's text, with the new names; what refers to no picture becomes a link."""
-        mine = cell.get("attachments") or {}
+        mine, names = cell.get("attachments") or {}, {}
 
         def rename(found):
             alt, old = found[1], found[2].strip()
-            bundle = mine.get(old) or mine.get(unquote(old))
-            if bundle is None:
+            old = old if old in mine else unquote(old)
+            if old not in mine:
                 return found[0]
-            name = next((name for name, known in self.pictures.items() if known == bundle), None)
-            if name is None:
-                name = f"picture-{len(self.pictures) + 1}.{next(iter(bundle)).partition('/')[2]}"
-                self.pictures[name] = dict(bundle)
+            name = names[old] = names.get(old) or self.name(mine[old])
             return f"![{alt}](attachment:{name})"
 
         return REFERENCE.sub(rename, cell.source) if mine else cell.source
 
+    def name(self, bundle):
+        """The name of a picture, which is a new one if no other is equal to it."""
+        key = frozenset(bundle.items())
+        if key not in self.names:
+            self.names[key] = f"picture-{len(self.names) + 1}.{next(iter(bundle)).partition('/')[2]}"
+            self.pictures[self.names[key]] = dict(bundle)
+        return self.names[key]
 
-def _same(a, b):
-    return [line.rstrip() for line in a.strip().splitlines()] == [line.rstrip() for line in b.strip().splitlines()]
+
+def _normal(text):
+    """What two texts have in common that differ only in blanks at the ends of lines, and in blank lines around them."""
+    return "\n".join([line.rstrip() for line in text.strip().splitlines()])
 
 
 def released_text(source, stub):
@@ -540,21 +550,21 @@ def _indented(source):
 
 def _take(copies, kind, stubs, album):
     """(earlier texts, the answer, how) of the cells that carry one id."""
-    pieces, split = [], False
-    for cell in (cell for cell in copies if cell.cell_type == kind):
-        if not cell.source.strip() or any(_same(cell.source, stub) for stub in stubs):
-            continue
-        if pieces and kind == "code" and _indented(cell.source):
-            pieces[-1] += "\n" + cell.source
-            split = True
-        elif not any(_same(cell.source, piece) for piece in pieces):
-            pieces.append(album.text(cell))
+    groups, distinct, stubs = [], {}, {"", *map(_normal, stubs)}
+    for cell in (cell for cell in copies if cell.cell_type == kind and _normal(cell.source) not in stubs):
+        if groups and kind == "code" and _indented(cell.source):
+            groups[-1].append(cell.source)
+        else:
+            groups.append([album.text(cell)])
+    for text in map("\n".join, groups):
+        distinct.setdefault(_normal(text), text)
+    pieces, split = list(distinct.values()), any(len(group) > 1 for group in groups)
     if pieces and kind != "code":
         return [], "\n\n".join(pieces), "joined" if len(pieces) > 1 else ""
     if pieces:
         return pieces[:-1], pieces[-1], "split" if split else "doubled" if len(pieces) > 1 else ""
     other = [cell.source for cell in copies if cell.cell_type != kind and cell.source.strip()]
-    other = [text for text in other if not any(_same(text, stub) for stub in stubs)]
+    other = [text for text in other if _normal(text) not in stubs]
     if other:
         return [], other[-1], "retyped"
     return [], copies[0].source, "unanswered"
@@ -603,13 +613,13 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
     >>> print(*got.notes)
     Solution cell y is missing; put it back from the released version.
     """
-    given, plain, album = {}, [], _Album()
+    given, plain, album = {}, {""}, _Album()
     for cell in template.cells:
         flags = cell.get("metadata", {}).get("nbgrader", {})
         if flags.get("grade_id"):
             given[flags["grade_id"]] = cell
         else:
-            plain.append(cell.source)
+            plain.add(_normal(cell.source))
     solutions = [name for name, cell in given.items() if cell.metadata["nbgrader"].get("solution")]
     by_id = {cell.get("id"): name for name, cell in given.items() if cell.get("id")}
     claimed = {cell.metadata.get("nbgrader", {}).get("grade_id") for cell in notebook.cells}
@@ -628,8 +638,7 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
             copies[name].append(cell)
             continue
         unknown += name is not None
-        mine = cell.source.strip() and not any(_same(cell.source, text) for text in plain)
-        if mine and cell.cell_type in ("code", "markdown"):
+        if cell.cell_type in ("code", "markdown") and _normal(cell.source) not in plain:
             own.append(Own(album.text(cell), place, kind=cell.cell_type))
     if not any(copies.values()):
         raise Refused(
@@ -648,11 +657,11 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
     for name, cell in given.items():
         if name in solutions:
             continue
-        handed = (released[name], cell.source.strip())
-        texts = [copy.source for copy in copies[name] if not any(_same(copy.source, text) for text in handed)]
+        handed = {_normal(released[name]), _normal(cell.source)}
+        texts = [copy.source for copy in copies[name] if _normal(copy.source) not in handed]
         for text in texts:
-            if handed[0] and handed[0] in text and cell.cell_type == "code":
-                rest[name] = text.replace(handed[0], "", 1).strip("\n")
+            if released[name] and released[name] in text and cell.cell_type == "code":
+                rest[name] = text.replace(released[name], "", 1).strip("\n")
         if texts:
             notes.append(f"Given cell {name} was changed, and the instructor's version counts; nothing needs doing.")
 
@@ -697,17 +706,21 @@ def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = 
             answered = name not in unanswered and out[name] is not None
             out[name] = "\n\n".join([*([out[name]] if answered else []), *(cell.source for cell in more)])
             unanswered = [other for other in unanswered if other != name]
-            own = [cell for cell in own if cell not in more]
+            own = [cell for cell in own if cell.kind != "markdown" or cell.place != name]
             notes.append(f"Solution cell {name} is followed by texts, which count with it; merge them.")
     silent = [name for name in unanswered if given[name].cell_type == "markdown"]
     if silent and not all(cell.kind == "code" for cell in own):
         notes.append(f"Texts stand elsewhere, while {', '.join(silent)} is not answered; see the autograded notebook.")
 
-    defined = {name: re.search(r"^(?:def|class)\s+(\w+)", released[name], re.M) for name in solutions}
-    for name in solutions:
-        if out[name] is None and defined[name]:
-            pattern = re.compile(rf"^(?:def|class)\s+{re.escape(defined[name][1])}\b", re.M)
-            holder = next((other for other in solutions if out[other] and pattern.search(out[other])), None)
+    definition = re.compile(r"^(?:def|class)\s+(\w+)", re.M)
+    defined = {name: definition.search(released[name]) for name in solutions if out[name] is None}
+    holders = {}
+    for other in solutions if any(defined.values()) else ():
+        for found in definition.finditer(out[other] or ""):
+            holders.setdefault(found[1], other)
+    for name, wanted in defined.items():
+        if wanted:
+            holder = holders.get(wanted[1])
             if holder:
                 notes.append(f"Solution cell {name} seems to be merged into {holder}, where it runs; split them.")
     gone = [name for name in order if name not in solutions and not copies[name]]

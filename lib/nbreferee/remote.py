@@ -8,6 +8,7 @@ which does nothing but ask. No code of the student runs here, nothing is unpickl
 import builtins
 import contextlib
 import math
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def _clean(text, limit):
 class Meddled(StudentError):
     """The student's code changed an argument of the test's. The text is ours."""
 
-    message = "you changed your argument, or what you returned before; work on a copy"
+    message = "you changed your argument; work on a copy"
 
 
 @lru_cache(maxsize=64)
@@ -105,23 +106,24 @@ def _error_type(names):
 
 def _refusal(proxy):
     kind = object.__getattribute__(proxy, "_nb_kind")
-    raise TypeError(
-        f"the answer returned an object of type {kind}; "
-        "the tests judge plain values: numbers, strings, lists, arrays, tensors"
-    )
+    text = f"the answer returned an object of type {kind}; "
+    text += "the tests judge plain values: numbers, strings, lists, arrays, tensors"
+    object.__getattribute__(proxy, "_nb_student").refused = text
+    raise TypeError(text)
+
+
+def _retired(*args, **kwargs):
+    raise RuntimeError("this function belongs to a test that has ended")
 
 
 class Proxy:
-    """An object that lives in the student's process. It can be called, indexed, iterated and asked for attributes."""
+    """An object that lives in the student's process. It can be indexed, iterated and asked for attributes."""
 
     __slots__ = ("__weakref__", "_nb_kind", "_nb_label", "_nb_number", "_nb_student")
 
     def __init__(self, student, kind, number, label):
         for name, value in (("student", student), ("kind", kind), ("number", number), ("label", label)):
             object.__setattr__(self, f"_nb_{name}", value)
-
-    def __call__(self, *args, **kwargs):
-        return self._nb_student._on(self, "call", args, kwargs)
 
     def __getattr__(self, name):
         if name.startswith("__") and name.endswith("__") and name not in _ASKED:
@@ -163,8 +165,10 @@ class Proxy:
         return self._nb_student._on(self, "enter")
 
     def __exit__(self, kind, error, trace):
-        self._nb_student._on(self, "leave", ("" if kind is None else kind.__name__,))
-        return False
+        failed = isinstance(error, AssertionError)  # has failed, whatever the answer says; it is not told why
+        told = () if error is None else (_name(error), _bases(error), "" if failed else str(error)[:_MESSAGE])
+        quiet = self._nb_student._on(self, "leave", told)
+        return quiet is True and isinstance(error, Exception) and not failed
 
     def __repr__(self):
         return f"<object of type {self._nb_kind} in the student's process>"
@@ -183,6 +187,23 @@ class Proxy:
         _refusal(self)
 
     __array_interface__ = __array_struct__ = __array_priority__ = property(_refusal)
+
+
+# Not forwarded: an answer that returned 0 for every difference would be near to everything.
+for _sign in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor".split():
+    for _name in (_sign, f"r{_sign}", f"i{_sign}"):
+        setattr(Proxy, f"__{_name}__", Proxy._refuse)
+for _sign in ("neg", "pos", "abs", "invert"):
+    setattr(Proxy, f"__{_sign}__", Proxy._refuse)
+
+
+class CallableProxy(Proxy):
+    """One that can be called: tests ask ``callable``."""
+
+    __slots__ = ()
+
+    def __call__(self, *args, **kwargs):
+        return self._nb_student._on(self, "call", args, kwargs)
 
 
 class _Iteration:
@@ -232,6 +253,10 @@ class Student(Exchange):
         self.may_change = False
         self._lost, self._begun, self._touched = None, False, False
         self._raised, self._verdict = [], None
+        self._kept = 0  # functions given before the present test
+        self.refused = ""  # what a test asked that is never answered, though it may have caught the error
+        self.echo, self._echoed = False, 0  # whether what is printed over there is printed here too; how much was
+        self.after = None  # called after each question of a test
 
     # ---- for the grader
 
@@ -309,7 +334,9 @@ class Student(Exchange):
             if what:
                 self._note(what, f"{_name(error)}: {error}")
             raise
-        if what and verb not in ("iterate", "next", "enter", "leave") and type(found) is not Proxy:
+        if self.after is not None and not self.level:
+            self.after()
+        if what and verb not in ("iterate", "next", "enter", "leave") and not isinstance(found, Proxy):
             self._note(what, _describe(found, _TEXT))
         elif what and verb == "call":
             self._note(what, f"an object of type {found._nb_kind}")
@@ -337,6 +364,9 @@ class Student(Exchange):
             self._lose("crashed", _TURN)
         except StudentLost:
             raise
+        except Refused as error:
+            self.refused = str(error)
+            raise
         except BaseException:
             self._judge(outermost)
             raise
@@ -362,7 +392,27 @@ class Student(Exchange):
         self._lose("crashed", _TURN)
 
     def allow_change(self, value):
+        key = self.find(value) or self.find(value, cut=True)
+        if key is not None and key % 2:  # made over there: a model may change its own weights
+            return True
         self._touched = True
+        return self.may_change
+
+    @property
+    def lost(self):
+        """(state, reason) if the process is of no use any more, or None."""
+        return self._lost
+
+    def forget(self):
+        """Between two tests: nothing that crossed before can be changed from over there any more."""
+        for link in list(self.links.values()):
+            self.unlink(link)
+        self._kept, self.refused, self._echoed = self.registry.last, "", 0
+
+    def retire(self):
+        """A test has ended: its functions can be called from over there no more."""
+        self.may_change, self.echo, self.after = False, False, None
+        self.registry.retire(self._kept, _retired)
 
     # ---- the wire
 
@@ -413,18 +463,24 @@ class Student(Exchange):
         return kind, verb, state, node, careful
 
     def heard(self, printed):
-        if printed:
-            self.output = (self.output + _clean(printed, self.output_limit))[: self.output_limit]
+        if not printed:
+            return
+        text = _clean(printed, self.output_limit)
+        self.output = (self.output + text)[: self.output_limit]
+        if self.echo and self._echoed < 10 * self.output_limit:
+            self._echoed += len(text)
+            sys.stdout.write(text)
 
     # ---- what crosses
 
     def known(self, kind, number, flags, label):
         if not 0 < number < 2**63:
             raise Garbled("no number")
-        return self.one_proxy(number, lambda: Proxy(self, kind, number, label[:_TEXT]))
+        make = CallableProxy if flags & 1 else Proxy
+        return self.one_proxy(number, lambda: make(self, kind, number, label[:_TEXT]))
 
     def number_of(self, value):
-        if type(value) is Proxy:
+        if isinstance(value, Proxy):
             if object.__getattribute__(value, "_nb_student") is not self:
                 raise Refused("this object lives in a process that has ended: ask for it anew")
             return object.__getattribute__(value, "_nb_number")
@@ -449,7 +505,8 @@ class Student(Exchange):
             handle = self.registry.keep(value)
         except codec.CodecError as error:
             raise Refused(str(error)) from None
-        return ("h", handle.kind, handle.number, flags)
+        name = getattr(value, "__name__", "")
+        return ("h", name if type(name) is str and name.isidentifier() else handle.kind, handle.number, flags)
 
     # ---- what the student's code may ask
 
@@ -577,7 +634,7 @@ def _words(value, limit):
     kind, torch = type(value), torch_here()
     if kind is np.ndarray or (torch and isinstance(value, torch.Tensor)):
         return _array_words(value, limit)
-    if kind is Proxy:
+    if issubclass(kind, Proxy):
         return value._nb_label or f"an object of type {value._nb_kind}"
     if kind in (list, tuple, set, frozenset):
         if not value:
@@ -596,7 +653,8 @@ def _words(value, limit):
                 return f"{{{out}, …}}"
             out += (", " if i else "") + f"{_words(key, 20)}: {_words(x, max(limit // 2, 20))}"
         return f"{{{out}}}"
-    if kind in (str, bytes):
+    if isinstance(value, str | bytes):
+        value = value.item() if isinstance(value, np.generic) else value
         return repr(value[:limit]) + ("…" if len(value) > limit else "")
     if isinstance(value, float | np.floating):
         return f"{float(value):.6g}"

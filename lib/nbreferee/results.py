@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 __all__ = ["CELL_STATES", "MARKED", "TEST_STATES", "Call", "CellResult", "Result", "ResultError", "TestResult"]
 
@@ -17,6 +17,8 @@ TEST_STATES = {
     "withheld": "a test that must pass first did not",
     "broken": "the test itself is at fault: it fails in the instructor's own code",
 }
+TEXT = 2_000_000  # characters that a whole result keeps of what the student's code printed and raised
+LEFT_OUT = "\n[the rest was left out]\n"
 CELL_STATES = ("ran", "failed", "crashed", "timeout", "memory", "skipped")
 MARKED = frozenset(TEST_STATES) - {"broken"}  # a broken test gives no mark and wants the instructor's eye
 
@@ -96,8 +98,24 @@ class Result:
     def by_test(self) -> dict:
         return {test.name: test for test in self.tests}
 
+    def capped(self, room: int = TEXT) -> "Result":
+        """The same with so many characters at most of what the student's code printed and raised, tests first."""
+
+        def cut(text):
+            nonlocal room
+            kept, room = text[:room], max(0, room - len(text))
+            return kept if kept == text else kept + LEFT_OUT
+
+        def part(result, names):
+            return replace(result, **{name: cut(getattr(result, name)) for name in names})
+
+        tests = tuple(part(test, ("trace", "output")) for test in self.tests)
+        return replace(self, tests=tests, cells=tuple(part(cell, ("error", "trace", "output")) for cell in self.cells))
+
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True, allow_nan=False)
+        """Text that any file takes: of what is not ASCII only lone surrogates are escaped."""
+        text = json.dumps(asdict(self), sort_keys=True, allow_nan=False, ensure_ascii=False)
+        return text.encode("utf-8", "backslashreplace").decode()
 
     @classmethod
     def from_json(cls, text: str) -> "Result":

@@ -230,9 +230,10 @@ def serve(channel: wire.Channel) -> None:
 class _Callback:
     """A function of the test. It can be called, with plain values and with what belongs to this process."""
 
-    def __init__(self, agent, number):
+    def __init__(self, agent, number, name):
         self.__agent, self.__number = agent, number
-        self.__name__ = self.__qualname__ = "function of the test"
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = None
 
     def __call__(self, *args, **kwargs):
         return self.__agent.ask("call", (self, args, flat(kwargs)))
@@ -432,7 +433,7 @@ class _Agent(Exchange):
     # ---- what crosses
 
     def known(self, kind, number, flags, label):
-        return self.one_proxy(number, lambda: (_Iterator if flags == 2 else _Callback)(self, number))
+        return self.one_proxy(number, lambda: (_Iterator if flags == 2 else _Callback)(self, number, kind))
 
     def number_of(self, value):
         if type(value) in (_Callback, _Iterator):
@@ -512,7 +513,13 @@ class _Agent(Exchange):
         return type(target).__enter__(target)
 
     def leave(self, target, args, kwargs):
-        type(target).__exit__(target, None, None, None)
+        if not args:
+            return bool(type(target).__exit__(target, None, None, None))
+        name, bases, text = args
+        base = next((getattr(builtins, each) for each in bases if hasattr(builtins, each)), Exception)
+        error = type(name, (base,), {"__init__": lambda self, *text: None, "__str__": lambda self: text})(text)
+        kind = base if base.__name__ == name else type(error)
+        return bool(type(target).__exit__(target, kind, error, None))
 
     def vjp(self, key, places, cotangent, task):
         from . import bridge

@@ -3,23 +3,27 @@
 import os
 import resource
 import sys
+import traceback
 
 import nbformat
 from nbformat import v4
 
 from .autograded import autograded
 from .feedback import feedback
-from .grader import grade
+from .grader import GraderError, grade
 from .job import plan
-from .message import Reply, Request, read_request, write_reply, write_request
+from .message import Reply, Request, read_request, write_failure, write_reply, write_request
 from .notebook import Answers
 from .results import CellResult, Result, TestResult
+from .sandbox import SandboxError
 from .wire import Channel
+from .zygote import ZygoteError
 
 __all__ = ["answer", "main", "prepare"]
 
 WAIT_S = 30.0
 MEMORY = 4 << 30  # beyond what is mapped already: what a student's values may make the tests build
+ELSEWHERE = (GraderError, SandboxError, ZygoteError, KeyboardInterrupt)  # not of this submission: it is tried once more
 
 
 def prepare() -> None:
@@ -38,7 +42,7 @@ def prepare() -> None:
 
 
 def main(channel: Channel, start) -> None:
-    """Read a request, grade, render, reply.
+    """Read a request, grade, render, reply; where that cannot be done, say why.
 
     Parameters
     ----------
@@ -47,12 +51,19 @@ def main(channel: Channel, start) -> None:
     """
     _limit_memory()
     request = read_request(channel.receive(WAIT_S))
-    channel.send(write_reply(answer(request, start)), WAIT_S)
+    try:
+        message = write_reply(answer(request, start))
+    except ELSEWHERE:
+        raise
+    except BaseException as error:
+        traceback.print_exc()
+        message = write_failure(error)
+    channel.send(message, WAIT_S)
 
 
 def answer(request: Request, start) -> Reply:
     """Grade what is asked for, unless the request brings its result, and render it if it brings a template."""
-    result = request.result or grade(request.job, start)
+    result = (request.result or grade(request.job, start)).capped()
     if request.template is None:
         return Reply(result)
     stubs = {"code_stub": request.code_stub, "text_stub": request.text_stub}
