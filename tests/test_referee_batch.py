@@ -2,9 +2,11 @@
 
 import base64
 import ctypes
+import importlib
 import os
 import random
 import resource
+import shutil
 import signal
 import socket
 import sqlite3
@@ -12,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
@@ -27,7 +29,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.api import Gradebook
 
 import toyset
-from nbreferee import batch, gate, late
+from nbreferee import batch, cli, export, gate, late
 from nbreferee.autograded import autograded
 from nbreferee.batch import BatchError, CourseFolder, Stopped, grade_assignment, needs_eye
 from nbreferee.feedback import feedback
@@ -37,6 +39,7 @@ from nbreferee.message import MessageError, Reply, Request, read_reply, read_req
 from nbreferee.notebook import CODE_STUB, TEXT_STUB, Answers, Own, released_text
 from nbreferee.pool import GraderFailed, Local, PoolError
 from nbreferee.results import CellResult, Result, TestResult
+from nbreferee.sandbox import Policy
 from nbreferee.store import Published, Store, StoreError, fingerprint, key_of
 from nbreferee.wire import Channel
 
@@ -190,7 +193,12 @@ def render(request, result):
 DOUBLE, SQUARE = "def double(x):\n    return x + x", "def square(x):\n    return x * x"
 GOOD = {"double_answer": DOUBLE, "square_answer": SQUARE}
 SETTINGS = SimpleNamespace(
-    preload=("numpy",), packages=(), code_stub=CODE_STUB, text_stub=TEXT_STUB, limits=RunLimits(1.0, 3.0), policy="none"
+    preload=("numpy",),
+    packages=(),
+    code_stub=CODE_STUB,
+    text_stub=TEXT_STUB,
+    limits=RunLimits(1.0, 3.0),
+    policy=Policy(),
 )
 
 
@@ -457,6 +465,62 @@ def test_marks_given_by_hand_stand_while_the_answer_is_the_same(root, tmp_path):
     assert grade(root)[0].to_mark == 2.0  # a further run does not confirm it
 
 
+def test_a_mark_that_waits_still_waits_after_an_upload_that_cannot_be_read(root):
+    submit(root, "ada", {"proof_text": "First."})
+    grade(root)
+    mark(root, "ada", "proof_text", 1.5)
+    submit(root, "ada", {"proof_text": "Second."})
+    assert grade(root)[0].to_mark == 2.0
+    submit(root, "ada", text="{")
+    row = grade(root)[0]
+    assert (row.state, row.total, row.to_mark) == ("not-json", 0.0, 2.0)
+    assert export.read(folder(root).gradebook).marks["ada", "toy"].state == "needs manual grading"
+    submit(root, "ada", {"proof_text": "Second."})
+    row = grade(root)[0]
+    assert (row.total, row.to_mark) == (0.0, 2.0)
+
+
+def test_a_gradebook_put_back_from_a_backup_knows_which_text_its_marks_are_about(root):
+    submit(root, "ada", {"proof_text": "First."})
+    grade(root)
+    mark(root, "ada", "proof_text", 1.5)
+    assert grade(root)[0].total == 1.5
+    with closing(sqlite3.connect(root / "gradebook.db")) as db:
+        db.execute("VACUUM INTO ?", (str(root / "backup.db"),))
+    submit(root, "ada", {"proof_text": "Second."})
+    assert grade(root)[0].to_mark == 2.0
+    for suffix in ("-wal", "-shm"):
+        (root / f"gradebook.db{suffix}").unlink(missing_ok=True)
+    os.replace(root / "backup.db", root / "gradebook.db")
+    row = grade(root)[0]
+    assert (row.total, row.to_mark) == (0.0, 2.0)
+    mark(root, "ada", "proof_text", 0.5)  # somebody has read the second one
+    row = grade(root)[0]
+    assert (row.total, row.to_mark) == (0.5, 0.0)
+
+
+def test_a_submission_that_cannot_be_graded_lets_earlier_marks_wait(root):
+    for student in ("ada", "bob"):
+        submit(root, student, GOOD | {"proof_text": "First."})
+    grade(root)
+    for student in ("ada", "bob"):
+        mark(root, student, "proof_text", 1.5)
+    submit(root, "ada", GOOD | {"proof_text": "Second."}, words="# CRASH")
+    submit(root, "bob", GOOD | {"proof_text": "First."}, words="# CRASH")
+    submit(root, "new", words="# CRASH")
+    assert [row.state for row in grade(root)] == ["broken"] * 3
+    marks = export.read(folder(root).gradebook).marks
+    waits = {who: {e.name for e in marks[who, "toy"].exercises if e.points is None} for who in ("ada", "bob")}
+    tests = {"double_test-shown", "double_test-hidden", "square_test"}
+    assert waits == {"ada": tests | {"proof_text"}, "bob": tests}
+    assert {mark.state for mark in marks.values()} == {"needs manual grading"} and ("new", "toy") not in marks
+    for student, proof in (("ada", "Second."), ("bob", "First.")):
+        submit(root, student, GOOD | {"proof_text": proof})
+    got = by_student(grade(root))  # mended
+    assert (got["ada"].total, got["ada"].to_mark) == (4.0, 2.0)
+    assert (got["bob"].total, got["bob"].to_mark) == (5.5, 0.0)
+
+
 def test_a_mark_for_a_photograph_stands_while_the_picture_is_the_same(root):
     red, blue = (base64.b64encode(b"\x89PNG" + bytes([n] * 20)).decode() for n in range(2))
 
@@ -540,6 +604,129 @@ def test_a_penalty_is_entered_and_shown(root):
     bobs, adas = ((root / f"feedback/{who}/toy/toy.html").read_text() for who in ("bob", "ada"))
     assert "A day late." in bobs and "Late:" in bobs and "Late:" not in adas and "On time." not in adas
     assert by_student(grade(root))["bob"].total == 4.0  # without rules, without penalty
+
+
+OVERDUE = {"zone": "UTC", "assignments": {"toy": {"due": date(2020, 1, 1), "percent": 100}}}
+
+
+def test_what_waits_is_no_part_of_the_sum_of_which_a_penalty_is_taken(root):
+    submit(root, "ada", GOOD | {"proof_text": "First."}, stamp="2020-01-05 10:00:00 UTC")
+    grade(root)
+    mark(root, "ada", "proof_text", 1.5)
+    row = grade(root, rules=late.parse(OVERDUE))[0]
+    assert (row.total, row.penalty) == (0.0, 5.5)
+    submit(root, "ada", GOOD | {"proof_text": "Second."}, stamp="2020-01-05 10:00:00 UTC")
+    row = grade(root, rules=late.parse(OVERDUE))[0]
+    assert (row.total, row.penalty, row.to_mark) == (0.0, 4.0, 2.0)
+
+
+def test_who_is_late_by_the_time_of_a_file_is_told_so(root):
+    submit(root, "ada", stamp="2020-01-05 10:00:00 UTC")
+    submit(root, "bob")
+    submit(root, "eve", {}, stamp="soon")
+    submit(root, "mia", stamp="soon")
+    got = by_student(grade(root, rules=late.parse(OVERDUE)))
+    assert {who: row.by_file for who, row in got.items()} == {"ada": False, "bob": True, "eve": False, "mia": True}
+    assert "The time of the newest file, for there is no timestamp.txt." in got["bob"].notes
+    assert sum("which is no time" in note for note in got["mia"].notes) == 1
+    assert not any("newest file" in note for note in got["ada"].notes)
+
+
+# The command line
+
+
+@pytest.fixture
+def command(root, monkeypatch, capsys):
+    """nbreferee itself, with a pool that needs no walls: (exit code, stdout, lines of stderr)."""
+    monkeypatch.setattr(cli, "_pool", lambda course, options: Local(partial(FakeZygote, None), 2, grace_s=1.0))
+
+    def run(*arguments):
+        try:
+            code = cli.main([*arguments, "--course", str(root)])
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return code, out, err.splitlines()
+
+    return run
+
+
+def test_a_run_ends_with_who_is_late_by_the_time_of_a_file(root, command):
+    submit(root, "ada", stamp="2020-01-05 10:00:00 UTC")
+    submit(root, "bob")
+    (root / "deadlines.toml").write_text('zone = "UTC"\n[default]\npercent = 10\n[assignments.toy]\ndue = 2020-01-01\n')
+    code, out, _ = command("grade")
+    assert code == 0 and "1 of 2 late submissions are judged by the time of their file; if copying" in out
+    submit(root, "bob", stamp="2020-01-05 10:00:00 UTC")
+    assert "time of their file" not in command("grade")[1]
+
+
+def test_a_run_ends_with_who_has_a_mark_and_no_submission(root, command):
+    submit(root, "ada")
+    submit(root, "bob")
+    assert "Marked earlier" not in command("grade")[1]
+    shutil.rmtree(root / "submitted/bob")
+    code, out, _ = command("grade")
+    assert code == 0 and "no longer in " in out and "submitted/: bob; the gradebook keeps these marks." in out
+
+
+def test_one_set_that_cannot_be_graded_does_not_stop_the_next(root, command, monkeypatch):
+    (root / "source/aset").mkdir()
+    (root / "source/aset/aset.ipynb").write_text("{}")
+    whole = cli.grade_assignment
+
+    def grade_assignment(course, name, **more):
+        if name == "aset":
+            raise BatchError("aset: cells were added")
+        return whole(course, name, **more)
+
+    monkeypatch.setattr(cli, "grade_assignment", grade_assignment)
+    submit(root, "ada")
+    code, out, err = command("grade")
+    assert code == 2 and "toy: 1 submissions: 1 graded" in out and err[-1] == "nbreferee: aset: cells were added"
+    log = {"log": "there are submissions associated with it"}
+    assert batch._why(log, "set2").endswith("nbgrader db assignment remove set2 --force")
+
+
+def test_an_extension_for_somebody_who_has_not_handed_in_yet_is_no_slip(root, command):
+    submit(root, "bea")
+    with gradebook(root) as book:
+        book.add_student("ben")
+    text = 'zone = "UTC"\n[assignments.toy]\ndue = 2127-03-12\nexcused = ["ben", "beaa"]\n'
+    (root / "deadlines.toml").write_text(text)
+    said = command("grade")[2]
+    assert [line for line in said if "there is no student" in line] == [
+        "deadlines.toml: assignments.toy.excused: there is no student beaa; did you mean 'bea'?"
+    ]
+
+
+def test_odd_calls_are_one_line(root, command):
+    submit(root, "ada")
+    for share in ("0", "50", "nan", "half"):
+        code, _, err = command("similar", "toy", "--share", share)
+        assert code == 2 and err[-1].endswith(f"{share!r} is no share above 0 and at most 1")
+    (root / "reports").write_text("in the way")
+    for words in (("grade",), ("similar", "toy")):
+        code, _, err = command(*words)
+        assert code == 2 and "reports cannot be written (File exists); move away what" in err[-1] and len(err) == 1
+    (root / "source/toy/toy.ipynb").write_text('{"cells": [')
+    for words in (("check", "toy"), ("similar", "toy")):
+        code, _, err = command(*words)
+        assert code == 2 and err[-1].startswith("nbreferee: toy.ipynb cannot be read") and len(err) == 1
+
+
+def test_a_gradebook_named_without_a_folder_lies_in_the_course(tmp_path, monkeypatch):
+    (tmp_path / "course").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for said, wanted in (
+        ("sqlite:///gradebook.db", f"sqlite:///{tmp_path}/course/gradebook.db"),
+        ("sqlite:///marks/all.db", f"sqlite:///{tmp_path}/course/marks/all.db"),
+        ("sqlite:////srv/all.db", "sqlite:////srv/all.db"),
+        ("postgresql+psycopg2://grader@db/course", "postgresql+psycopg2://grader@db/course"),
+    ):
+        (tmp_path / "course/nbgrader_config.py").write_text(f"c = get_config()\nc.CourseDirectory.db_url = {said!r}\n")
+        assert CourseFolder.load("course").gradebook == wanted
+    assert CourseFolder.load("course", db_url="sqlite:///here.db").gradebook == "sqlite:///here.db"
 
 
 # What goes wrong with a submission
@@ -1003,6 +1190,62 @@ def test_the_fingerprint_sees_a_changed_source(tmp_path, monkeypatch):
     assert fingerprint(("coursepack",)) != first
     with pytest.raises(StoreError, match="no_such_pack, and there is none; install it"):
         fingerprint(("no_such_pack",))
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of installed modules."""
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    monkeypatch.syspath_prepend(place)
+    return place
+
+
+def fresh(*packages):
+    importlib.invalidate_caches()
+    fingerprint.cache_clear()
+    return fingerprint(packages)
+
+
+def test_the_fingerprint_sees_another_version_of_a_distribution_with_another_name(site):
+    (site / "imp_name.py").write_text("x = 1\n")
+    info, seen = site / "DistName.dist-info", set()
+    info.mkdir()
+    (info / "top_level.txt").write_text("imp_name\n")
+    for version in ("1.0", "2.0"):
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: DistName\nVersion: {version}\n")
+        seen.add(fresh("imp_name"))
+    assert len(seen) == 2
+
+
+def test_the_fingerprint_sees_a_module_of_one_file(site, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for place in (tmp_path, site):  # in site-packages too, if no distribution brought it
+        file = place / f"one_file_{place.name.replace('-', '_')}.py"
+        file.write_text("x = 1\n")
+        first = fresh(file.stem)
+        file.write_text("x = 2\n")
+        assert fresh(file.stem) != first
+
+
+@pytest.mark.parametrize("name", ["", "no_such_pack.sub"])
+def test_a_name_that_is_no_module_is_said(name):
+    with pytest.raises(StoreError, match="and there is none; install it"):
+        fresh(name)
+
+
+def test_another_file_for_answers_to_read_grades_anew(root, tmp_path):
+    log, data = tmp_path / "runs", root / "data"
+    data.mkdir()
+    (data / "table.csv").write_text("1")
+    course = folder(root, policy=Policy(readable=(str(data),)))
+    submit(root, "ada")
+    for _ in range(2):
+        grade(root, log=log, course=course)
+    assert runs(log) == ["ada"]
+    (data / "table.csv").write_text("2")
+    grade(root, log=log, course=course)
+    assert runs(log) == ["ada", "ada"]
 
 
 def job():

@@ -86,6 +86,14 @@ def test_the_gradebook_is_read_and_not_written(gradebook):
         session.execute(text("delete from student"))
 
 
+def test_the_roster_and_who_has_handed_in(gradebook):
+    url = f"sqlite:///{gradebook}"
+    assert export.roster(url) == ["ada", "bob", "eve"] and export.handed_in(url, "set1") == ["ada", "bob"]
+    assert export.handed_in(url, "set9") == []
+    with pytest.raises(ExportError, match="there is no gradebook"):
+        export.roster(url.replace("grade", "no"))
+
+
 def test_a_mark_that_is_no_number_stops_the_export(gradebook, tmp_path):
     import sqlite3
 

@@ -28,9 +28,19 @@ from .job import Job, JobError, kind_of, plan
 from .message import MessageError, Reply, Request, read_reply, write_request
 from .notebook import Answers, Refused
 from .pool import GraderFailed, Local, PoolError
-from .store import ADOPTED, Published, Store, StoreError, fingerprint, key_of
+from .store import ADOPTED, Published, Store, StoreError, contents, fingerprint, key_of
 
-__all__ = ["BatchError", "CourseFolder", "Row", "Stopped", "exercise_of", "grade_assignment", "needs_eye"]
+__all__ = [
+    "BatchError",
+    "CourseFolder",
+    "Row",
+    "Stopped",
+    "exercise_of",
+    "grade_assignment",
+    "needs_eye",
+    "read_source",
+    "writing",
+]
 
 AHEAD = 2  # submissions that wait for a free grading process, for each that runs
 TICK_S = 0.2
@@ -67,6 +77,7 @@ class Row:
     seconds : that grading took; of a cached result, those of its run.
     cached : whether nothing was run.
     sandboxed : points earned in tests that ran in the student's own process.
+    by_file : whether the penalty rests on the time of a file, for want of a timestamp.txt.
     """
 
     student: str
@@ -85,6 +96,7 @@ class Row:
     seconds: float = 0.0
     cached: bool = False
     sandboxed: float = 0.0
+    by_file: bool = False
 
     @property
     def to_mark(self) -> float:
@@ -154,7 +166,12 @@ class CourseFolder:
     @property
     def gradebook(self) -> str:
         """The address of the gradebook."""
-        return self.db_url or self._said("db_url", f"sqlite:///{self.root / 'gradebook.db'}")
+        if self.db_url:
+            return self.db_url
+        head, found, path = self._said("db_url", "sqlite:///gradebook.db").partition("sqlite:///")
+        if head or not path or path.startswith((":", "file:")) or Path(path).is_absolute():
+            return head + found + path
+        return f"{found}{self.root / path}"  # as nbgrader takes it, which is started there
 
     @property
     def state(self) -> Path:
@@ -209,14 +226,14 @@ class CourseFolder:
         if not self._said("course_id", "") and not self.gradebook.startswith("sqlite"):
             config.CourseDirectory.course_id = "default_course"  # with none, nbgrader breaks a foreign key
         config.Exchange.root = str(self.root)  # none is used; nbgrader complains if it cannot write there
-        with _quiet(), _alembic(), _writing(release):
+        with _quiet(), _alembic(), writing(release):
             release.mkdir(parents=True, exist_ok=True)
             api = NbGraderAPI(CourseDirectory(config=config), config=config)
             api.log.propagate, api.log.handlers = False, []
             warnings.simplefilter("ignore", SAWarning)
             result = api.generate_assignment(name, force=True, create=True)
         if not result["success"]:
-            raise BatchError(f"{name}: nbgrader could not make the student version: {_why(result)}")
+            raise BatchError(f"{name}: nbgrader could not make the student version: {_why(result, name)}")
         _put(made, mark)
         return release / name
 
@@ -252,13 +269,13 @@ def _alembic():
         os.environ["PATH"] = before
 
 
-def _why(result):
+def _why(result, name):
     text = (result.get("log") or "") + "\n" + (result.get("error") or "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if any("there are submissions associated with it" in line for line in lines):
         return (
             "cells were added or removed since submissions were graded; keep their ids, or start its marks afresh "
-            "with: nbgrader db assignment remove NAME --force"
+            f"with: nbgrader db assignment remove {name} --force"
         )
     telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Entry): ", line) and "above" not in line]
     return (telling or lines or ["no reason was given"])[-1]
@@ -270,12 +287,13 @@ def _line(error):
 
 
 @contextlib.contextmanager
-def _writing(path):
+def writing(path):
     """An error of the file system as one line with the cure."""
     try:
         yield
     except OSError as error:
         cure = "make room" if error.errno in (27, 28, 122) else "make its folder writable"
+        cure = "move away what lies in its place" if error.errno in (17, 20, 21) else cure
         why = error.strerror or _line(error)
         raise BatchError(f"{path} cannot be written ({why}); {cure} and give the command again") from None
 
@@ -290,7 +308,7 @@ def _reading(path):
 
 def _put(path, text):
     """Write a file so that it is there as a whole or not at all."""
-    with _writing(path):
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.part")
         try:
@@ -320,7 +338,7 @@ def _only_one(folder, wait_s=5.0):
     except ImportError:  # Windows
         yield
         return
-    with _writing(folder):
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / "lock", "w")
     with file:
@@ -388,12 +406,25 @@ def _local(settings, workers):
     return Local(partial(Zygote, preload=settings.preload, policy=settings.policy), workers)
 
 
+def read_source(path: Path) -> nbformat.NotebookNode:
+    """An instructor's notebook.
+
+    Raises
+    ------
+    BatchError : it cannot be read.
+    """
+    try:
+        return nbformat.read(path, 4)
+    except Exception as error:
+        raise BatchError(f"{path.name} cannot be read ({_line(error)}); save it from Jupyter") from None
+
+
 class _Template:
     """One source notebook, and what its cells are."""
 
     def __init__(self, path):
+        self.notebook = read_source(path)
         try:
-            self.notebook = nbformat.read(path, 4)
             job = plan(self.notebook, Answers({}, (), (), ()))
         except JobError as error:
             raise BatchError(f"{path.name}: {error}") from None
@@ -444,8 +475,8 @@ class _Template:
     def written(answers, name):
         """A digest of an answer in words, with the pictures to which it refers."""
         text = (answers.cells.get(name) or "").strip()
-        seen = [json.dumps(answers.pictures[picture]) for picture in sorted(answers.pictures) if picture in text]
-        return _digest("\0".join([text, *seen]))
+        seen = sorted(set(re.findall(r"picture-\d+\.[a-z]+", text)) & answers.pictures.keys())
+        return _digest("\0".join([text, *(json.dumps(answers.pictures[picture]) for picture in seen)]))
 
 
 @dataclass
@@ -461,6 +492,7 @@ class _Item:
     texts: dict = field(default_factory=dict)
     timestamp: object = None  # what nbgrader has for it: timestamp.txt, or nothing
     moment: object = None  # when it came, for the deadline: the time of the file if need be
+    by_file: str = ""  # the sentence that says so, if the moment is the time of the file
     reply: Reply | None = None
     refusal: Refused | None = None
     page: str = ""  # digest of what the page on the disk shows besides the result
@@ -474,8 +506,11 @@ class _Batch:
         self.templates = {book: _Template(path) for book, path in course.notebooks(name).items()}
         self.published = {book: store.published(name, book) for book in self.templates}
         settings = course.settings
-        self.environment = f"{fingerprint(tuple(settings.packages))} {settings.preload} {settings.policy} {title}"
-        self.flying, self.written, self.rows, self.total = {}, [], [], 0
+        readable = contents(settings.policy.readable)
+        self.environment = (
+            f"{fingerprint(tuple(settings.packages))} {settings.preload} {settings.policy} {readable} {title}"
+        )
+        self.flying, self.written, self.held, self.rows, self.total = {}, [], [], [], 0
 
     def run(self):
         founds = self._collect()
@@ -569,6 +604,8 @@ class _Batch:
             moment, source = late.submitted_at(folder, zone=self.rules.zone)
         except Refused:
             return timestamp, None
+        if not source.startswith(late.CLAIMED):
+            item.by_file = source
         if timestamp is None and os.path.lexists(folder / "timestamp.txt"):
             item.answers = replace(item.answers, notes=(*item.answers.notes, source))
         return timestamp, moment.replace(tzinfo=None)
@@ -589,8 +626,15 @@ class _Batch:
         try:
             message = write_request(request)
         except MessageError as error:
-            return self._odd(item, "broken", f"The grader failed, no mark was given: {error}.")
+            if render:
+                return self._unrendered(item, error)
+            cure = "move long data out of its cells, delete what is not needed, save and submit again"
+            return self._refuse(item, Refused("too-large", f"{item.found.name}.ipynb is too large; {cure}."))
         self.flying[self.pool.submit(message, item.job.limits.total_s)] = (item, render)
+
+    @staticmethod
+    def _unrendered(item, error):
+        item.row.reason = f"{item.row.reason} The page does not show the marks by hand: {error}.".strip()
 
     def _reap(self, most):
         """Take what has been graded, and wait while more than so many are under way."""
@@ -610,8 +654,7 @@ class _Batch:
             reply = read_reply(future.result(timeout=0), item.job)
         except (GraderFailed, MessageError) as error:
             if render:
-                item.row.reason = f"{item.row.reason} The page does not show the marks by hand: {error}.".strip()
-                return
+                return self._unrendered(item, error)
             self._odd(item, "broken", f"The grader failed, no mark was given: {error}.")
             return
         if render:
@@ -674,9 +717,10 @@ class _Batch:
                 item.found.name,
                 item.template.scores(item.answers, result),
                 item.template.comments(item.answers),
-                frozenset(name for name, text in item.texts.items() if before.texts.get(name) == text),
+                _unchanged(item, before),
                 item.timestamp,
                 penalty,
+                texts=item.texts,
             ),
         )
 
@@ -690,7 +734,7 @@ class _Batch:
         page, notebook = self._path("feedback", item), self._path("autograded", item)
         if before.key != item.key or not _there(page):
             _put(page, feedback.refused(self._title(item), str(refusal)))
-        with _writing(notebook):
+        with writing(notebook):
             notebook.unlink(missing_ok=True)
         self._enter(item, Entry(item.found.student, self.name, item.found.name, refused=True))
 
@@ -702,6 +746,9 @@ class _Batch:
 
     def _odd(self, item, state, reason):
         item.row.state, item.row.reason, item.row.notes = state, reason, (reason,)
+        if state == "broken":  # a mark of an earlier submission must not pass for the mark of this one
+            who, same = (item.found.student, self.name, item.found.name), _unchanged(item, self._before(item))
+            self.held.append(Entry(*who, unchanged=same, texts=item.texts))
         self._done(item)
 
     def _done(self, item):
@@ -710,6 +757,8 @@ class _Batch:
 
     def _flush(self):
         """Write the gradebook, then the record of what is public, then the rows."""
+        self.writer.hold(self.held)
+        self.held = []
         written = self.writer.flush()
         items, self.written = self.written, []
         again, records = [], {book: {} for book in self.templates}
@@ -741,6 +790,11 @@ class _Batch:
         self.published[item.found.name][item.found.student] = record
 
 
+def _unchanged(item, before):
+    """The cells whose text is the one that was last made public."""
+    return frozenset(name for name, text in item.texts.items() if before.texts.get(name) == text)
+
+
 def _fill(item, written):
     """The row's marks, as the gradebook has them now."""
     row, template = item.row, item.template
@@ -752,7 +806,8 @@ def _fill(item, written):
             row.marks[exercise] = (row.marks.get(exercise) or 0.0) + score
     row.total = sum(mark for mark in row.marks.values() if mark is not None) - written.penalty
     if written.penalty:
-        row.notes = (*row.notes, written.sentence)
+        row.by_file = bool(item.by_file)
+        row.notes = tuple(dict.fromkeys((*row.notes, written.sentence, *([item.by_file] if item.by_file else []))))
         row.reason = _sentence(row.notes)
 
 

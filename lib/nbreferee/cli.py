@@ -1,6 +1,7 @@
 """The command line: `nbreferee --help`, `nbreferee grade --help`."""
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -8,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from .batch import BatchError, CourseFolder, Stopped, grade_assignment, needs_eye
-from .export import ExportError
+from .batch import BatchError, CourseFolder, Stopped, grade_assignment, needs_eye, read_source, writing
+from .export import ExportError, handed_in, roster
 from .gradebook import GradebookError
 from .job import JobError
 from .late import DeadlinesError
-from .notebook import Refused
+from .notebook import Refused, shown
 from .pool import GraderFailed, Local, PoolError
 from .sandbox import SandboxError
 from .settings import SettingsError
@@ -132,7 +133,7 @@ def _parser():
 
     similar = command("similar", _similar, "find submissions that share code: a hint, not a verdict")
     similar.add_argument("name", metavar="ASSIGNMENT")
-    similar.add_argument("--share", type=float, default=0.5, help="of an answer, to be named (default: 0.5)")
+    similar.add_argument("--share", type=_share, default=0.5, help="of an answer, to be named (default: 0.5)")
     similar.add_argument("--top", type=_count, default=50, help="pairs shown side by side (default: 50)")
     return parser
 
@@ -142,6 +143,13 @@ def _count(text):
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
     return number
+
+
+def _share(text):
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= 1:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no share above 0 and at most 1")
 
 
 def _chosen(course, options):
@@ -188,38 +196,67 @@ def _rules(course):
 
 
 def _grade(options):
-    from .report import summary, table, write_csv, write_markdown
-
     course = _course(options)
-    names, rules, attention, graded = _chosen(course, options), _rules(course), False, 0
+    names, rules, attention, graded, faults = _chosen(course, options), _rules(course), False, 0, []
     for sentence in rules.check(_students(course), course.assignments(), names) if rules else ():
         print(sentence, file=sys.stderr)
     with _pool(course, options) as pool:
         for name in names:
             began = time.monotonic()
-            with _Bar(name) as bar:
-                rows = grade_assignment(course, name, pool=pool, force=options.force, progress=bar, rules=rules)
-            if not rows:
+            try:
+                with _Bar(name) as bar:
+                    rows = grade_assignment(course, name, pool=pool, force=options.force, progress=bar, rules=rules)
+                if rows:
+                    _report(course, name, rows, time.monotonic() - began)
+            except (BatchError, ExportError, GradebookError) as fault:  # of this set; the others can do without it
+                faults.append(fault)
                 continue
             graded += len(rows)
-            reports = course.root / "reports"
-            reports.mkdir(exist_ok=True)
-            write_csv(reports / f"{name}.csv", rows)
-            write_markdown(reports / f"{name}.md", name, rows)
-            seconds = time.monotonic() - began
-            print(table(rows))
-            print(f"\n{name}: {summary(rows)}; {seconds:.0f} s, {60 * len(rows) / max(seconds, 1e-9):.0f} a minute.")
-            if waiting := sum(bool(row.to_mark) for row in rows):
-                print(f"{waiting} wait for marks by hand, in nbgrader's formgrader.")
-            if odd := needs_eye(rows):
-                named = ", ".join(f"{row.student or '?'} ({row.state})" for row in odd[:8])
-                print(f"{len(odd)} want your eye: {named}{' …' if len(odd) > 8 else ''}")
-                attention = True
-            print(f"Marks: {_near(reports / name)}.csv; feedback: {_near(course.folder('feedback'))}/<student>/{name}/")
-    if not graded:
+            attention = attention or bool(needs_eye(rows))
+    if not graded and not faults:
         example = _near(course.folder("submitted")) / "ada" / names[0] / f"{names[0]}.ipynb"
         print(f"Nothing to grade. Put each notebook in its place, for instance {example}.")
-    return int(attention)
+    for fault in faults:
+        print(f"nbreferee: {fault}", file=sys.stderr)
+    return 2 if faults else int(attention)
+
+
+def _report(course, name, rows, seconds):
+    """Write the reports of one assignment, and say what it came to."""
+    from .report import summary, table, write_csv, write_markdown
+
+    reports = _reports(course)
+    write_csv(reports / f"{name}.csv", rows)
+    with writing(reports / f"{name}.md"):
+        write_markdown(reports / f"{name}.md", name, rows)
+    print(table(rows))
+    print(f"\n{name}: {summary(rows)}; {seconds:.0f} s, {60 * len(rows) / max(seconds, 1e-9):.0f} a minute.")
+    if waiting := sum(bool(row.to_mark) for row in rows):
+        print(f"{waiting} wait for marks by hand, in nbgrader's formgrader.")
+    if by_file := sum(row.by_file for row in rows):
+        late = sum(bool(row.penalty) for row in rows)
+        print(
+            f"{by_file} of {late} late submissions are judged by the time of their file; "
+            "if copying or unpacking changed it, lay a timestamp.txt beside each and give the command again."
+        )
+    if odd := needs_eye(rows):
+        named = [f"{row.student or '?'} ({row.state})" for row in odd]
+        print(f"{len(odd)} want your eye: {_some(named)}")
+    if gone := sorted(set(handed_in(course.gradebook, name)) - {row.student for row in rows}):
+        where = _near(course.folder("submitted"))
+        print(f"Marked earlier, and no longer in {where}/: {_some(gone)}; the gradebook keeps these marks.")
+    print(f"Marks: {_near(reports / name)}.csv; feedback: {_near(course.folder('feedback'))}/<student>/{name}/")
+
+
+def _some(names):
+    return ", ".join(map(shown, names[:8])) + (" …" if len(names) > 8 else "")
+
+
+def _reports(course):
+    folder = course.root / "reports"
+    with writing(folder):
+        folder.mkdir(exist_ok=True)
+    return folder
 
 
 def _near(path):
@@ -231,8 +268,11 @@ def _near(path):
 
 
 def _students(course):
-    folder = course.folder("submitted")
-    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    """Who has handed in, and who stands in the gradebook, if there is one yet."""
+    folder, known = course.folder("submitted"), set()
+    with contextlib.suppress(ExportError):
+        known.update(roster(course.gradebook))
+    return sorted(known.union(path.name for path in folder.iterdir()) if folder.is_dir() else known)
 
 
 class _Bar:
@@ -258,15 +298,13 @@ class _Bar:
 
 
 def _check(options):
-    import nbformat
-
     from .trial import check_marks, ways
 
     course, failed = _course(options), False
     with _pool(course, options) as pool:
         for name in _chosen(course, options):
             for book, path in course.notebooks(name).items():
-                source = nbformat.read(path, 4)
+                source = read_source(path)
                 wrong = check_marks(source, course.settings, pool.run)
                 for sentence in wrong:
                     print(f"{name}: {sentence}")
@@ -313,15 +351,13 @@ def _export(options):
 
 
 def _similar(options):
-    import nbformat
-
     from . import gate, similarity
 
     course = _course(options)
     settings = similarity.Settings(share=options.share)
     books, odd = course.notebooks(options.name), 0
     for book, path in books.items():
-        template, submitted = nbformat.read(path, 4), {}
+        template, submitted = read_source(path), {}
         for found in gate.collect(course.folder("submitted"), options.name, names=list(books)):
             if found.name != book:
                 continue
@@ -330,12 +366,12 @@ def _similar(options):
             except Refused:
                 odd += 1
         report = similarity.compare(similarity.from_answers(submitted), similarity.given(template), settings)
-        reports = course.root / "reports"
-        reports.mkdir(exist_ok=True)
+        reports = _reports(course)
         stem = f"{options.name}-{book}-similar" if len(books) > 1 else f"{options.name}-similar"
         similarity.table(report, reports / f"{stem}.csv")
         title = f"{options.name}: shared code"
-        (reports / f"{stem}.html").write_text(similarity.page(report, title=title, top=options.top), "utf-8")
+        with writing(reports / f"{stem}.html"):
+            (reports / f"{stem}.html").write_text(similarity.page(report, title=title, top=options.top), "utf-8")
         print(*report.notes, sep="\n", end="\n" if report.notes else "")
         print(f"{len(report.pairs)} pairs of {len(submitted)} submissions: {_near(reports / stem)}.html and .csv")
     if odd:

@@ -27,11 +27,13 @@ __all__ = [
     "Student",
     "canvas",
     "defused",
+    "handed_in",
     "long",
     "mapping",
     "moodle",
     "moodle_import",
     "read",
+    "roster",
     "wide",
     "write",
 ]
@@ -267,6 +269,38 @@ def read(db_url: str, assignments=None) -> Marks:
         state = WAITING if waits else MARKED
         marks[who] = Mark(state, max(0.0, total - penalty), possible[who[1]], penalty, mine)
     return Marks(students, possible, marks)
+
+
+def roster(db_url: str) -> list[str]:
+    """The ids of all students of a gradebook, whether they have handed in anything or not.
+
+    Raises
+    ------
+    ExportError : there is no gradebook, or it cannot be read.
+    """
+    from nbgrader.api import Student as S
+    from sqlalchemy import select
+
+    with _session(db_url) as db:
+        return sorted(db.scalars(select(S.id)))
+
+
+def handed_in(db_url: str, assignment: str) -> list[str]:
+    """The ids of the students whose work on an assignment stands in a gradebook.
+
+    Raises
+    ------
+    ExportError : there is no gradebook, or it cannot be read.
+    """
+    from nbgrader.api import Assignment
+    from nbgrader.api import SubmittedAssignment as SA
+    from nbgrader.api import SubmittedNotebook as SN
+    from sqlalchemy import select
+
+    query = select(SA.student_id).distinct().join(SN, SN.assignment_id == SA.id)
+    query = query.join(Assignment, Assignment.id == SA.assignment_id).where(Assignment.name == assignment)
+    with _session(db_url) as db:
+        return sorted(db.scalars(query))
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

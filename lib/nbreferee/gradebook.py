@@ -2,8 +2,12 @@
 
 What nbgrader's own autograde would write is written, in bulk: a transaction for some fifty submissions. Marks, extra
 credit and comments that a person gave are never touched. SQLite and PostgreSQL are served by the same code.
+
+One table is added to nbgrader's: which texts the marks are about. It lies where the marks lie, so that a gradebook put
+back from a backup knows of its marks that they are about older texts.
 """
 
+import json
 import math
 import time
 import warnings
@@ -37,9 +41,12 @@ class Entry:
     scores : {grade_id: points of the autograder, None where a person has to mark}. What is left out counts None.
     comments : {grade_id: the autograder's comment, or None}.
     unchanged : grade_ids of which the text is the one that the last mark was given for: a mark given by hand stands.
+        Where the gradebook knows itself which texts its marks are about, `texts` are compared with those instead.
     timestamp : of ``timestamp.txt``, in UTC; None if there is none. Of a refused submission it is not asked for.
     penalty : ``penalty(score, max_score) -> (points, sentence)`` for lateness; None: no penalty.
-    refused : nothing could be read. All counts 0 where no person has given a mark, and nothing waits.
+    refused : nothing could be read. All counts 0 where no person has given a mark. What a person gave stays as it is:
+        what counted counts, what waited to be confirmed waits.
+    texts : {grade_id: digest of the text that a mark is about}.
     """
 
     student: str
@@ -51,6 +58,7 @@ class Entry:
     timestamp: datetime | None = None
     penalty: Callable | None = None
     refused: bool = False
+    texts: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,8 @@ class Writer:
                 there = sa.inspect(self._engine).has_table(ASSIGNMENT.name)
             if not there:
                 raise GradebookError(f"{self._name} is no gradebook yet; run: nbgrader generate_assignment")
+            with self._plainly():
+                TEXTS.create(self._engine, checkfirst=True)
         except BaseException:
             self.close()
             raise
@@ -214,6 +224,26 @@ class Writer:
         self._buffer, self._since = [], None
         return done
 
+    def hold(self, entries: list[Entry]) -> None:
+        """Let the marks wait of submissions that came anew and could not be graded; no mark is given or taken.
+
+        A mark given by hand stands if its text is the same. Nobody is entered who is not in the gradebook.
+
+        Parameters
+        ----------
+        entries : whose, of what, `unchanged` and `texts`; the rest is not asked for.
+
+        Raises
+        ------
+        GradebookError : nothing of it was written.
+        """
+        if not entries:
+            return
+        with self._plainly(), self._engine.begin() as connection:
+            for assignment in dict.fromkeys(entry.assignment for entry in entries):
+                mine = [entry for entry in entries if entry.assignment == assignment]
+                _Bulk(connection, self._assignment(connection, assignment), mine).hold()
+
     def _assignment(self, connection, name):
         """(id, {notebook's name: _Cells}) of an assignment, read once."""
         if name not in self._cells:
@@ -281,6 +311,19 @@ STUDENT, SUBMISSION, SUBMITTED = (
     kind.__table__ for kind in (api.Student, api.SubmittedAssignment, api.SubmittedNotebook)
 )
 GRADE, COMMENT = api.Grade.__table__, api.Comment.__table__
+TEXTS = sa.Table(  # with no foreign key: it must not keep nbgrader from removing a submission
+    "nbreferee_texts",
+    sa.MetaData(),
+    sa.Column("notebook_id", sa.String(32), primary_key=True),
+    sa.Column("texts", sa.Text, nullable=False),
+)
+
+
+def _unchanged(entry, texts):
+    """The cells whose text is the one that the gradebook's mark is about; `texts` are None if it does not know."""
+    if texts is None or not entry.texts:
+        return entry.unchanged
+    return {name for name, text in entry.texts.items() if texts.get(name) == text}
 
 
 def _new():
@@ -324,10 +367,32 @@ class _Bulk:
         submissions = self.submissions()
         notebooks = self.notebooks(submissions)
         mine = [notebooks[submissions[entry.student], self.books[entry.notebook].id] for entry in self.entries]
-        grades, comments = self.rows(GRADE, mine), self.rows(COMMENT, mine)
-        self.save_grades(mine, grades)
+        grades, comments, texts = self.rows(GRADE, mine), self.rows(COMMENT, mine), self.texts(mine)
+        self.save_grades(mine, grades, texts)
         self.save_comments(mine, comments)
+        self.save_texts(mine, texts)
         return self.finish(mine, grades, comments)
+
+    def hold(self):
+        query = sa.select(SUBMITTED.c.id, SUBMITTED.c.notebook_id, SUBMISSION.c.student_id)
+        query = query.join(SUBMISSION, SUBMISSION.c.id == SUBMITTED.c.assignment_id)
+        query = query.where(SUBMISSION.c.assignment_id == self.assignment)
+        students = {entry.student for entry in self.entries}
+        there = {
+            (row.student_id, row.notebook_id): row.id for row in self.select(query, SUBMISSION.c.student_id, students)
+        }
+        keys = [there.get((entry.student, self.books[entry.notebook].id)) for entry in self.entries]
+        self.entries = [entry for entry, key in zip(self.entries, keys, strict=True) if key]
+        mine = [key for key in keys if key]
+        grades, texts, changed = self.rows(GRADE, mine), self.texts(mine), []
+        for entry, key in zip(self.entries, mine, strict=True):
+            same = _unchanged(entry, texts.get(key))
+            for cell, (name, _) in self.books[entry.notebook].graded.items():
+                row = grades[key][cell]
+                stands = row["manual_score"] is not None and name in same
+                if not stands and not row["needs_manual_grade"]:
+                    changed.append({"row": row["id"], "new_needs_manual_grade": True})
+        self.update(GRADE, changed, "needs_manual_grade")
 
     def submissions(self):
         """{student: id of the submission}; students and submissions that are missing are made."""
@@ -395,16 +460,33 @@ class _Bulk:
         self.insert(table, made)
         return out
 
-    def save_grades(self, mine, grades):
+    def texts(self, mine):
+        """{submitted notebook: {grade_id: digest of the text that its mark is about}}, as far as it is known."""
+        return {
+            row.notebook_id: json.loads(row.texts) for row in self.select(sa.select(TEXTS), TEXTS.c.notebook_id, mine)
+        }
+
+    def save_texts(self, mine, texts):
+        changed = {
+            key: json.dumps(entry.texts, sort_keys=True)
+            for entry, key in zip(self.entries, mine, strict=True)
+            if entry.texts and not entry.refused and entry.texts != texts.get(key)
+        }
+        if changed:
+            self.connection.execute(sa.delete(TEXTS).where(TEXTS.c.notebook_id.in_(changed)))
+        self.insert(TEXTS, [{"notebook_id": key, "texts": text} for key, text in changed.items()])
+
+    def save_grades(self, mine, grades, texts):
         changed = []
         for entry, key in zip(self.entries, mine, strict=True):
+            same = _unchanged(entry, texts.get(key))
             for cell, (name, most) in self.books[entry.notebook].graded.items():
                 row = grades[key][cell]
                 score = 0.0 if entry.refused else entry.scores.get(name)
                 score = None if score is None else min(max(float(score), 0.0), most)
                 waits = not entry.refused and score is None
-                if row["manual_score"] is not None and not entry.refused:
-                    waits = row["needs_manual_grade"] if name in entry.unchanged else True
+                if row["manual_score"] is not None:
+                    waits = row["needs_manual_grade"] if entry.refused or name in same else True
                 if (row["auto_score"], bool(row["needs_manual_grade"])) != (score, bool(waits)):
                     row |= {"auto_score": score, "needs_manual_grade": bool(waits)}
                     changed.append({"row": row["id"], "new_auto_score": score, "new_needs_manual_grade": bool(waits)})
@@ -439,7 +521,7 @@ class _Bulk:
             said = {name: comments[key][cell]["manual_comment"] for cell, name in book.commented.items()}
             penalty, sentence = None, ""
             if entry.penalty is not None:
-                total = sum(scores.values())
+                total = sum(score for name, score in scores.items() if name not in waiting)
                 penalty, sentence = entry.penalty(total, sum(most for _, most in book.graded.values()))
                 if penalty is not None:
                     penalty = min(max(float(penalty), 0.0), total) if math.isfinite(penalty) else 0.0

@@ -1,7 +1,7 @@
 """The plain file `nbreferee.toml` beside source/: what is imported beforehand, seconds for a cell, memory.
 
 preload = ["numpy", "torch"]       # imported once, before anything is graded
-packages = ["mycourse"]            # another version of these grades everything again
+packages = ["mycourse"]            # another version of these modules grades everything again
 code_stub = 'raise NotImplementedError("Your answer here.")'
 text_stub = "*Your answer here.*"
 
@@ -13,7 +13,7 @@ total_s = 120
 memory_mb = 2048
 scratch_mb = 64
 processes = 64
-readable = ["data"]                # folders that answers may read, relative to this file
+readable = ["data"]                # folders that answers may read, relative to this file; a change grades again
 """
 
 import tomllib

@@ -14,6 +14,7 @@ import platform
 import sqlite3
 import sys
 import zlib
+from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +27,7 @@ from .message import Reply
 from .notebook import Answers
 from .results import Result, ResultError
 
-__all__ = ["Published", "Store", "StoreError", "fingerprint", "key_of"]
+__all__ = ["Published", "Store", "StoreError", "contents", "fingerprint", "key_of"]
 
 SCHEMA = 1
 ADOPTED = "adopted"  # the key of what lies in autograded/ without a record: its maker, or a run that was killed, knows
@@ -224,11 +225,30 @@ def key_of(job: Job, template: nbformat.NotebookNode | str, answers: Answers, en
     return digest.hexdigest()
 
 
-def _files(digest, folder):
-    for file in sorted(Path(folder).rglob("*")):
+def _files(digest, place):
+    """Take in a file, or all files of a folder."""
+    place = Path(place)
+    for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
         if file.suffix not in (".pyc", ".so") and "__pycache__" not in file.parts and file.is_file():
-            digest.update(f"{file.relative_to(folder)}\0".encode())
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
+            digest.update(f"{file.relative_to(place)}\0".encode("utf-8", "surrogateescape"))
+            with file.open("rb") as data:
+                digest.update(hashlib.file_digest(data, "sha256").digest())
+
+
+def contents(folders: Iterable) -> str:
+    """All files in some folders, as a digest: what answers read there decides what they are worth.
+
+    Raises
+    ------
+    StoreError : a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for folder in folders:
+        try:
+            _files(digest, folder)
+        except OSError as error:
+            raise StoreError(f"{error.filename} cannot be read ({error.strerror}); check its permissions") from None
+    return digest.hexdigest()
 
 
 def _is_installed(place):
@@ -241,8 +261,8 @@ def fingerprint(packages: tuple = ()) -> str:
 
     Parameters
     ----------
-    packages : names of modules besides NumPy and PyTorch whose version matters. Of one that is no installed
-        distribution but a folder of source code, all files count.
+    packages : names of modules besides NumPy and PyTorch whose version matters. Of one that no installed distribution
+        brings, or that lies elsewhere, all files count.
 
     Raises
     ------
@@ -251,15 +271,36 @@ def fingerprint(packages: tuple = ()) -> str:
     digest = hashlib.sha256(f"{sys.version_info[:3]} {platform.machine()} {os.name}".encode())
     _files(digest, Path(__file__).parent)
     for package in sorted({"numpy", "torch", *packages}):
-        try:
-            version = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            version = None
-        spec = importlib.util.find_spec(package) if package in packages else None
-        if version is None and spec is None and package in packages:
+        spec = _spec(package) if package in packages else None
+        versions = _versions(package, spec)
+        if not versions and spec is None and package in packages:
             raise StoreError(f"the course names the package {package}, and there is none; install it or strike it out")
-        digest.update(f"\n{package}=={version}".encode())
-        for place in (spec.submodule_search_locations or ()) if spec else ():
-            if not _is_installed(place):
+        digest.update(f"\n{package}=={' '.join(versions) or None}".encode())
+        for place in _places(spec):
+            if not versions or not _is_installed(place):
                 _files(digest, place)
     return digest.hexdigest()
+
+
+def _spec(package):
+    try:
+        return importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):  # no parent, no name, no package
+        return None
+
+
+def _versions(package, spec):
+    """Of the distribution of that name, or of those that bring the module: yaml comes with PyYAML."""
+    try:
+        return [importlib.metadata.version(package)]
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        if spec is None:
+            return []
+    names = importlib.metadata.packages_distributions().get(package.partition(".")[0], ())
+    return [f"{name} {importlib.metadata.version(name)}" for name in sorted(set(names))]
+
+
+def _places(spec):
+    if spec is None:
+        return ()
+    return spec.submodule_search_locations or ([spec.origin] if spec.has_location else ())
