@@ -535,6 +535,19 @@ def test_given_helpers_and_objects_outlive_a_students_process():
     assert states(marks(cells, {"answer": ends})) == {"crash": "crashed", "helper": "passed", "pairs": "passed"}
 
 
+def test_given_cells_hold_objects_of_one_process():
+    """The second one runs in a new process, and the first one has to as well."""
+    cells = [
+        DOUBLE[1],
+        given("pairs = {'double': double}"),
+        asked("other", "def end():\n    pass"),
+        check("crash", "end()"),
+    ]
+    cells += [given("more = [double]"), check("t", "assert pairs['double'](2) == more[0](2) == 4")]
+    mine = {"answer": "def double(x):\n    return 2 * x", "other": "import os\ndef end():\n    os._exit(1)"}
+    assert states(marks(cells, mine)) == {"crash": "crashed", "t": "passed"}
+
+
 def test_a_given_cell_may_make_an_object_of_the_students():
     cells = [asked("answer", "class M:\n    def f(self): return 7"), given("m = M()"), check("t", "assert m.f() == 7")]
     assert marks(cells, {"answer": "class M:\n    def f(self): return 7"}).points == 1

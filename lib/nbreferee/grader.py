@@ -296,8 +296,7 @@ class _Run:
         try:
             code, _ = compiled(step)
             if self.trusted.wanted(step):
-                student = self.awake()
-                self.seen = self.processes
+                student = self.ready(index)
                 self.borrow(step)
             else:
                 self.trusted.lend(step, {})
@@ -449,10 +448,8 @@ class _Run:
             return "broken", f"the test stopped with {type(error).__name__}: {text}", "", ""
         if isinstance(error, MemoryError):
             return "invalid", "what the answer returned needs more memory than a test may take", "", ""
-        kind = type(
-            error
-        ).__name__  # in a hidden test without the text, in which the answer could tell what it was asked
-        why = kind if step.hidden else f"{kind}: {text}"
+        # In a hidden test without the text, in which the answer could tell what it was asked.
+        why = type(error).__name__ if step.hidden else f"{type(error).__name__}: {text}"
         return "invalid", f"the test cannot use what the answer returned ({why})", "", ""
 
     def own_line(self, trace):

@@ -14,11 +14,12 @@ import re
 import symtable
 import sys
 import types
+from functools import lru_cache
 
 import numpy as np
 
 from .exchange import torch_here
-from .job import ANSWER, TEST, UNREADABLE, bound
+from .job import GIVEN, TEST, UNREADABLE, bound
 
 __all__ = ["Trusted", "compiled", "reads"]
 
@@ -42,7 +43,8 @@ def compiled(step):
     return compile(tree, name, "exec"), last
 
 
-def reads(source: str) -> list:
+@lru_cache(maxsize=1024)
+def reads(source: str) -> tuple:
     """The global names that a cell reads and does not bind itself, in the order in which they first stand.
 
     A cell that is no Python reads none.
@@ -51,14 +53,15 @@ def reads(source: str) -> list:
     try:
         top = symtable.symtable(text, "cell", "exec")
     except UNREADABLE:
-        return []
+        return ()
     mine = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
     read, scopes = set(), [top]
     while scopes:
         scope = scopes.pop()
         scopes += scope.get_children()
         read |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (scope is top or s.is_global())}
-    return [name for name in dict.fromkeys(re.findall(r"[^\W\d]\w*", text)) if name in read - mine]
+    read -= mine
+    return tuple(name for name in dict.fromkeys(re.findall(r"[^\W\d]\w*", text)) if name in read)
 
 
 class _Shell:
@@ -86,12 +89,13 @@ class Trusted:
         self.names = vars(self._main)
         self.names |= {"__builtins__": builtins, "display": lambda *args, **kwargs: None, "get_ipython": _Shell}
         self.asked = {}
-        self._through = {}  # name: what the cells read that bind it
+        self._through, self._read = {}, set()  # name: what the cells read that bind it; what any cell reads
         for step in steps:
-            if step.kind != ANSWER:
+            if step.kind in (GIVEN, TEST):
+                self._read.update(reads(step.source))
                 for name in bound(step.source):
                     self._through.setdefault(name, set()).update(reads(step.source))
-        self._lent, self._hidden, self._before, self._copies = {}, {}, {}, {}
+        self._lent, self._hidden, self._before, self._copies = {}, {}, None, {}
 
     def reached(self, step) -> list:
         """The names that a cell reads, itself or by way of what other cells of the instructor's bind."""
@@ -142,6 +146,8 @@ class Trusted:
 
     def settle(self) -> None:
         """Take back what was lent; what the cell has bound is the instructor's from now on."""
+        if self._before is None:  # nothing was lent: there was no process of the student's to be had
+            return
         names, nothing = self.names, object()
         for name in list(names):
             value = names[name]
@@ -154,13 +160,14 @@ class Trusted:
                 self.asked.pop(name, None)
         for name, value in self._hidden.items():
             names.setdefault(name, value)
-        self._lent, self._hidden, self._before, self._copies = {}, {}, {}, {}
+        self._lent, self._hidden, self._before, self._copies = {}, {}, None, {}
 
     def imports(self, source: str) -> None:
-        """Run the import statements of a solution: modules are never the student's."""
+        """Run the import statements of a solution that a test relies on: modules are never the student's."""
         for line in source.split("\n"):
-            with contextlib.suppress(Exception):
-                exec(line, self.names)
+            if line.endswith("*") or self._read & set(bound(line)):
+                with contextlib.suppress(Exception):
+                    exec(line, self.names)
 
     def snapshot(self):
         return dict(self.names), dict(self.asked)
