@@ -654,25 +654,26 @@ def test_no_answer_stops_the_grader(tampers):
 # What an answer may do, and what a test sees of it
 
 
-def test_a_model_may_change_its_own_weights_while_the_test_holds_them():
-    body = "class M:\n    def __init__(self):\n        self.w = np.ones(2)\n    def fit(self):\n        self.w -= 0.5"
-    cells = [
-        given("import numpy as np"),
-        asked("answer", body),
-        check("t", "m = M()\nw = m.w\nm.fit()\nassert m.w.tolist() == [0.5, 0.5]"),
-    ]
-    assert marks(cells, {"answer": body}).points == 1
+MODEL = """class M:
+    def __init__(self):
+        self.w, self.l = np.ones(2), []
+    def fit(self):
+        self.w -= 0.5
+    def total(self):
+        return self.w.sum() + len(self.l)"""
 
 
-def test_what_a_test_writes_into_an_attribute_arrives():
-    body = "class M:\n    def __init__(self):\n        self.w, self.l = np.ones(2), []\n"
-    body += "    def total(self):\n        return self.w.sum() + len(self.l)"
-    cells = [
-        given("import numpy as np"),
-        asked("answer", body),
-        check("t", "m = M()\nm.w[0] = 5\nm.l.append(1)\nassert m.total() == 7"),
-    ]
-    assert marks(cells, {"answer": body}).points == 1
+@pytest.mark.parametrize(
+    "test",
+    [
+        "m = M()\nw = m.w\nm.fit()\nassert m.w.tolist() == [0.5, 0.5]",
+        "m = M()\nm.w[0] = 5\nm.l.append(1)\nassert m.total() == 7",
+    ],
+    ids=["while the test holds them", "and so may the test"],
+)
+def test_a_model_may_change_its_own_weights(test):
+    cells = [given("import numpy as np"), asked("answer", MODEL), check("t", test)]
+    assert marks(cells, {"answer": MODEL}).points == 1
 
 
 def test_what_an_answer_prints_a_test_can_read():

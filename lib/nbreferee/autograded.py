@@ -13,7 +13,7 @@ from nbgrader.utils import compute_checksum, is_grade, is_locked, is_solution, i
 
 from .job import OWN, kind_of
 from .notebook import CODE_STUB, TEXT_STUB
-from .results import TEST_STATES, ResultError
+from .results import LEFT_OUT, TEST_STATES, ResultError
 
 __all__ = ["autograded", "tamed"]
 
@@ -172,7 +172,7 @@ def _outputs(ran):
 def _stream(text):
     text = _plain(text)
     if len(text) > OUTPUT:
-        text = text[:OUTPUT] + "\n[the rest was left out]\n"
+        text = text[:OUTPUT] + LEFT_OUT
     return [NotebookNode(output_type="stream", name="stdout", text=text)] if text else []
 
 

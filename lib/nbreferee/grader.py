@@ -326,9 +326,7 @@ class _Run:
     def borrow(self, step, **how):
         """Lend a cell of the instructor's what it needs of the student's."""
         self.student.deadline = self.deadline()
-        wanted = self.trusted.wanted(step)
-        there = self.student.names(wanted) if wanted else ()
-        self.trusted.lend(step, {name: self.student.value(name) for name in wanted if name in there}, **how)
+        self.trusted.lend(step, self.student.values(self.trusted.wanted(step)), **how)
 
     @contextlib.contextmanager
     def limited(self):
@@ -394,12 +392,7 @@ class _Run:
     def rereading(self):
         """What is done after each question: a student's function may have bound a global name anew."""
         student, names = self.student, self.trusted.plainly_lent()
-
-        def reread():
-            there = student.names(names)
-            self.trusted.refresh({name: student.value(name) for name in names if name in there})
-
-        return reread if names else None
+        return (lambda: self.trusted.refresh(student.values(names))) if names else None
 
     def asked_so_far(self):
         if self.student is None:

@@ -113,11 +113,15 @@ def kind_of(cell) -> str | None:
     return TEST if flags.get("grade") else GIVEN
 
 
+def plain(source: str) -> str:
+    """A cell without its magics; lines keep their numbers."""
+    return "\n".join("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
+
+
 def bound(source: str, *, imports: bool = True) -> tuple:
     """The names that a cell binds at its top level; magics are skipped, and a cell that is no Python binds none."""
-    lines = ("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
     try:
-        table = symtable.symtable("\n".join(lines), "cell", "exec")
+        table = symtable.symtable(plain(source), "cell", "exec")
     except UNREADABLE:
         return ()
     here = (s for s in table.get_symbols() if s.is_assigned() or s.is_imported())
@@ -126,9 +130,8 @@ def bound(source: str, *, imports: bool = True) -> tuple:
 
 def _imports(source):
     """The import statements at the top level of a cell, a line each."""
-    lines = ("pass" if line.lstrip().startswith(("%", "!")) else line for line in source.split("\n"))
     try:
-        body = ast.parse("\n".join(lines)).body
+        body = ast.parse(plain(source)).body
     except UNREADABLE:
         return ""
     return "\n".join(ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom))

@@ -308,6 +308,16 @@ class Student(Exchange):
         """
         return self._ask("value", (name,), name)
 
+    def values(self, wanted) -> dict:
+        """{name: value} of those of the wanted names that the student's namespace has.
+
+        Raises
+        ------
+        StudentLost : as for `cell`.
+        """
+        there = self.names(wanted) if wanted else ()
+        return {name: self.value(name) for name in wanted if name in there}
+
     # ---- questions
 
     def _run(self, verb, source, name):

@@ -19,17 +19,11 @@ from functools import lru_cache
 import numpy as np
 
 from .exchange import torch_here
-from .job import GIVEN, TEST, UNREADABLE, bound
+from .job import GIVEN, TEST, UNREADABLE, bound, plain
 
 __all__ = ["Trusted", "compiled", "reads"]
 
-_MAGIC = ("%", "!")
 _REBOUND = (type(None), bool, int, float, complex, str, bytes, tuple, list, dict, set)
-
-
-def plain(source: str) -> str:
-    """A cell without its magics; lines keep their numbers."""
-    return "\n".join("pass" if line.lstrip().startswith(_MAGIC) else line for line in source.split("\n"))
 
 
 def compiled(step):
