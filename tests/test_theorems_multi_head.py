@@ -14,7 +14,7 @@ import attnmath.numpy as an
 import attnmath.torch as at
 from attnmath import count, shapes
 from attnmath.check import check_vjp, compare
-from attnmath.numpy.multihead import merge_heads, split_heads
+from attnmath.numpy.multi_head import merge_heads, split_heads
 
 seeds = st.integers(0, 2**32 - 1)
 small = st.integers(1, 4)

@@ -18,7 +18,7 @@ from attnmath.numpy.encoder import encoder, encoder_layer
 from attnmath.numpy.layers import affine, feed_forward, gated_feed_forward, gelu, layer_norm, linear, rms_norm
 from attnmath.numpy.losses import cross_entropy, smoothed_targets
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
-from attnmath.numpy.multihead import merge_heads, multi_head_attention, multi_head_sum, share_heads, split_heads
+from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_head_sum, share_heads, split_heads
 from attnmath.numpy.optimisers import adam, adam_state, clip_by_norm
 from attnmath.numpy.positions import (
     alibi_bias,
@@ -28,14 +28,14 @@ from attnmath.numpy.positions import (
     rotary,
     sinusoidal_positions,
 )
-from attnmath.numpy.precision import scale_loss, unscale
+from attnmath.numpy.mixed_precision import scale_loss, unscale
 from attnmath.numpy.recurrent import rnn
 from attnmath.numpy.relative_bias import relative_bias, relative_buckets
-from attnmath.numpy.scores import additive_score, dot_score, multiplicative_score, scaled_dot_score
+from attnmath.numpy.scoring_functions import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.numpy.self_attention import self_attention
 from attnmath.numpy.shaped import shaped_attention
 from attnmath.numpy.softmax import log_softmax, logsumexp, softmax, softmax_entropy
-from attnmath.numpy.sublayer import sublayer
+from attnmath.numpy.residuals import sublayer
 from attnmath.numpy.transformer import (
     decode,
     decoder_only,

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from attnmath import _require
-from attnmath.numpy.scores import scaled_dot_score
+from attnmath.numpy.scoring_functions import scaled_dot_score
 from attnmath.numpy.softmax import softmax
 from attnmath.numpy.types import Array, T, Vjp, sum_to
 
@@ -297,7 +297,7 @@ def general_attention(
 
     Examples
     --------
-    >>> from attnmath.numpy.scores import dot_score
+    >>> from attnmath.numpy.scoring_functions import dot_score
     >>> O, vjp = general_attention(np.zeros((1, 2)), np.ones((2, 2)), np.array([[1.0], [3.0]]), dot_score)
     >>> O
     array([[2.]])

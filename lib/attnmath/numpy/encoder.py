@@ -6,9 +6,9 @@ from functools import partial
 from jaxtyping import Bool, Float
 
 from attnmath.numpy.layers import feed_forward, gelu, layer_norm
-from attnmath.numpy.multihead import multi_head_attention
+from attnmath.numpy.multi_head import multi_head_attention
 from attnmath.numpy.relative_bias import relative_bias
-from attnmath.numpy.sublayer import normalise, sublayer
+from attnmath.numpy.residuals import normalise, sublayer
 from attnmath.numpy.types import Array, Vjp
 from attnmath.tree import child
 

@@ -30,7 +30,7 @@ from attnmath.torch.layers import (
 from attnmath.torch.losses import cross_entropy, smoothed_targets
 from attnmath.torch.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.torch.modules import ParamTree, from_numpy, to_numpy
-from attnmath.torch.multihead import (
+from attnmath.torch.multi_head import (
     MultiHeadAttention,
     merge_heads,
     multi_head_attention,
@@ -47,14 +47,14 @@ from attnmath.torch.positions import (
     rotary,
     sinusoidal_positions,
 )
-from attnmath.torch.precision import scale_loss, unscale
+from attnmath.torch.mixed_precision import scale_loss, unscale
 from attnmath.torch.recurrent import rnn
 from attnmath.torch.relative_bias import relative_bias, relative_buckets
-from attnmath.torch.scores import additive_score, dot_score, multiplicative_score, scaled_dot_score
+from attnmath.torch.scoring_functions import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.torch.self_attention import self_attention
 from attnmath.torch.shaped import shaped_attention
 from attnmath.torch.softmax import log_softmax, logsumexp, softmax, softmax_entropy
-from attnmath.torch.sublayer import sublayer
+from attnmath.torch.residuals import sublayer
 from attnmath.torch.transformer import (
     DecoderOnly,
     Transformer,

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 
 from attnmath import _require
 from attnmath.torch.masks import causal_mask
-from attnmath.torch.scores import scaled_dot_score
+from attnmath.torch.scoring_functions import scaled_dot_score
 from attnmath.torch.softmax import softmax
 from attnmath.torch.types import Array
 
@@ -146,7 +146,7 @@ def general_attention(
 
     Examples
     --------
-    >>> from attnmath.torch.scores import dot_score
+    >>> from attnmath.torch.scoring_functions import dot_score
     >>> general_attention(torch.zeros(1, 2), torch.ones(2, 2), torch.tensor([[1.0], [3.0]]), dot_score)
     tensor([[2.]])
     """

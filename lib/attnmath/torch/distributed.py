@@ -22,8 +22,8 @@ from attnmath.torch.decoder import decoder
 from attnmath.torch.layers import feed_forward, layer_norm
 from attnmath.torch.masks import causal_mask
 from attnmath.torch.modules import ParamTree
-from attnmath.torch.multihead import multi_head_attention
-from attnmath.torch.sublayer import normalise, sublayer
+from attnmath.torch.multi_head import multi_head_attention
+from attnmath.torch.residuals import normalise, sublayer
 from attnmath.torch.transformer import STACK, DecoderOnly, logits, token_embedding
 from attnmath.tree import flatten, map_tree, unflatten
 

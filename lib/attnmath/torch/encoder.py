@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float
 from attnmath import _require, shapes
 from attnmath.torch.layers import feed_forward, gelu, layer_norm
 from attnmath.torch.modules import ParamTree
-from attnmath.torch.multihead import multi_head_attention
+from attnmath.torch.multi_head import multi_head_attention
 from attnmath.torch.relative_bias import relative_bias
-from attnmath.torch.sublayer import normalise, sublayer
+from attnmath.torch.residuals import normalise, sublayer
 from attnmath.torch.types import Array
 from attnmath.tree import child
 

@@ -13,7 +13,7 @@ def scale_loss(loss: Float[Array, "..."], scale: float) -> Float[Array, "..."]:
 
     .. math:: L_s = s\, L
 
-    Parameters, errors and source as in `attnmath.numpy.precision.scale_loss`.
+    Parameters, errors and source as in `attnmath.numpy.mixed_precision.scale_loss`.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def unscale(grads: dict, scale: float) -> tuple[dict, bool]:
 
     .. math:: g = \frac{1}{s}\, g_s
 
-    Parameters, errors and source as in `attnmath.numpy.precision.unscale`.
+    Parameters, errors and source as in `attnmath.numpy.mixed_precision.unscale`.
 
     Examples
     --------

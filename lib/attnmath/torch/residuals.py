@@ -27,7 +27,7 @@ def sublayer(
 
     .. math:: Y = \operatorname{norm}(X + f(X))\qquad\text{or}\qquad Y = X + f(\operatorname{norm}(X))
 
-    Parameters, errors and source as in `attnmath.numpy.sublayer.sublayer`; ``f`` and ``drop`` return a tensor.
+    Parameters, errors and source as in `attnmath.numpy.residuals.sublayer`; ``f`` and ``drop`` return a tensor.
 
     Examples
     --------

@@ -50,7 +50,7 @@ def multi_head_attention(
     .. math:: O = [H_1, \dots, H_h] W_o + b_o,\qquad
               H_i = \operatorname{attention}(Q W_q^i + b_q^i,\; K W_k^i + b_k^i,\; V W_v^i + b_v^i)
 
-    Parameters, errors and source as in `attnmath.numpy.multihead.multi_head_attention`. The weights are computed
+    Parameters, errors and source as in `attnmath.numpy.multi_head.multi_head_attention`. The weights are computed
     explicitly only where a record asks for them.
 
     Examples
@@ -106,7 +106,7 @@ def multi_head_sum(
     .. math:: O = \sum_{i=1}^{h} H_i W_o^i + b_o,\qquad
               H_i = \operatorname{attention}(Q W_q^i + b_q^i,\; K W_k^i + b_k^i,\; V W_v^i + b_v^i)
 
-    Parameters, errors and source as in `attnmath.numpy.multihead.multi_head_sum`.
+    Parameters, errors and source as in `attnmath.numpy.multi_head.multi_head_sum`.
 
     Examples
     --------

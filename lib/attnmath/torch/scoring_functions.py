@@ -12,7 +12,7 @@ def dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> Float[A
 
     .. math:: S = Q K^\top
 
-    Parameters, errors and source as in `attnmath.numpy.scores.dot_score`.
+    Parameters, errors and source as in `attnmath.numpy.scoring_functions.dot_score`.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def scaled_dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> 
 
     .. math:: S = Q K^\top / \sqrt{d_k}
 
-    Parameters, errors and source as in `attnmath.numpy.scores.scaled_dot_score`.
+    Parameters, errors and source as in `attnmath.numpy.scoring_functions.scaled_dot_score`.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def multiplicative_score(
 
     .. math:: S = Q W K^\top
 
-    Parameters, errors and source as in `attnmath.numpy.scores.multiplicative_score`.
+    Parameters, errors and source as in `attnmath.numpy.scoring_functions.multiplicative_score`.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def additive_score(
 
     .. math:: S_{ij} = \tanh(Q_i W_q + K_j W_k)\, w
 
-    Parameters, errors and source as in `attnmath.numpy.scores.additive_score`.
+    Parameters, errors and source as in `attnmath.numpy.scoring_functions.additive_score`.
 
     Examples
     --------
