@@ -61,7 +61,7 @@ def test_the_first_six_chapters_are_covered(index):
     [
         ("concordance.yml", "thm-dot-variance", "thm-dot-varianc", "points to thm-dot-varianc, which no page defines"),
         ("lib/attnmath/numpy/softmax.py", "# eq:logsumexp\n", "# eq:log-sum-exp\n", "carries the tag eq:log-sum-exp"),
-        ("lib/attnmath/numpy/layers.py", "  # eq:gelu-vjp", "", "defines eq:gelu-vjp, which no line of the library"),
+        ("lib/attnmath/numpy/activations.py", "  # eq:gelu-vjp", "", "defines eq:gelu-vjp, which no line"),
         ("chapters/02_foundations/scaling.ipynb", ":label: thm-dot-variance", ":label: thm-dot", "thm-dot-variance"),
         ("tests/test_check.py", '"eq:attention-bytes"', '"eq:attention-byte"', "claims eq:attention-byte"),
     ],

@@ -1,6 +1,6 @@
 """Every component in NumPy: ``f(*arrays) -> (y, vjp)``, gradients by hand. Never imports torch."""
 
-from attnmath.numpy.activations import gelu_tanh, relu, silu, swish
+from attnmath.numpy.activations import gelu, gelu_tanh, relu, silu, swish
 from attnmath.numpy.attention import (
     attention,
     attention_chunked,
@@ -15,27 +15,30 @@ from attnmath.numpy.decoder import decoder, decoder_layer
 from attnmath.numpy.dropout import draw_keep, dropout, random_dropout
 from attnmath.numpy.embedding import bert_embedding, embedding
 from attnmath.numpy.encoder import encoder, encoder_layer
-from attnmath.numpy.layers import affine, feed_forward, gated_feed_forward, gelu, layer_norm, linear, rms_norm
+from attnmath.numpy.feed_forward import feed_forward, gated_feed_forward
+from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.losses import cross_entropy, smoothed_targets
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
+from attnmath.numpy.mixed_precision import scale_loss, unscale
 from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_head_sum, share_heads, split_heads
+from attnmath.numpy.normalisation import layer_norm, rms_norm
 from attnmath.numpy.optimisers import adam, adam_state, clip_by_norm
-from attnmath.numpy.positions import (
+from attnmath.numpy.positions import sinusoidal_positions
+from attnmath.numpy.recurrent import rnn
+from attnmath.numpy.relative_positions import (
     alibi_bias,
     alibi_slopes,
     half_to_interleaved,
+    relative_bias,
+    relative_buckets,
     relative_score,
     rotary,
-    sinusoidal_positions,
 )
-from attnmath.numpy.mixed_precision import scale_loss, unscale
-from attnmath.numpy.recurrent import rnn
-from attnmath.numpy.relative_bias import relative_bias, relative_buckets
+from attnmath.numpy.residuals import sublayer
 from attnmath.numpy.scoring_functions import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.numpy.self_attention import self_attention
 from attnmath.numpy.shaped import shaped_attention
 from attnmath.numpy.softmax import log_softmax, logsumexp, softmax, softmax_entropy
-from attnmath.numpy.residuals import sublayer
 from attnmath.numpy.transformer import (
     decode,
     decoder_only,

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
+from attnmath.numpy.normal import upper_tail
 from attnmath.numpy.types import Array, Vjp
 
 
@@ -171,5 +172,49 @@ def gelu_tanh(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
         G += 1
         G *= 0.5
         return G * dY  # eq:gelu-tanh-vjp
+
+    return Y, vjp
+
+
+def gelu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
+    r"""The Gaussian error linear unit, exact.
+
+    .. math:: \operatorname{gelu}(x) = x\,\Phi(x) = \max(x, 0) - |x|\,(1 - \Phi(|x|)),\qquad
+              \Phi \text{ the standard normal distribution function}
+
+    Parameters
+    ----------
+    X : any shape.
+
+    Returns
+    -------
+    Y : X's shape.
+    vjp : dY -> dX.
+
+    Raises
+    ------
+    ValueError
+        If X is not floating point.
+
+    References
+    ----------
+    Hendrycks and Gimpel (2016). Appendix B, eq:gelu. No tanh approximation: BERT's weights were trained with this.
+
+    Examples
+    --------
+    >>> Y, vjp = gelu(np.array([-1.0, 0.0, 1.0]))
+    >>> Y.round(4)
+    array([-0.1587,  0.    ,  0.8413])
+    """
+    _require.floats(X=X)
+    A = np.abs(X)
+    Y, lost = np.maximum(X, 0), upper_tail(A)
+    lost *= A
+    Y -= lost  # eq:gelu
+
+    def vjp(dY):
+        Phi = np.where(X > 0, 1 - upper_tail(A), upper_tail(A))
+        phi = np.exp(-X * X / 2) / np.sqrt(2 * np.pi).astype(X.dtype)
+        return dY * (Phi + X * phi)  # eq:gelu-vjp
 
     return Y, vjp

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from attnmath import _require
-from attnmath.numpy.layers import layer_norm
+from attnmath.numpy.normalisation import layer_norm
 from attnmath.numpy.types import Array, Vjp, sum_to
 
 

@@ -5,9 +5,11 @@ from functools import partial
 
 from jaxtyping import Bool, Float
 
-from attnmath.numpy.layers import feed_forward, gelu, layer_norm
+from attnmath.numpy.activations import gelu
+from attnmath.numpy.feed_forward import feed_forward
 from attnmath.numpy.multi_head import multi_head_attention
-from attnmath.numpy.relative_bias import relative_bias
+from attnmath.numpy.normalisation import layer_norm
+from attnmath.numpy.relative_positions import relative_bias
 from attnmath.numpy.residuals import normalise, sublayer
 from attnmath.numpy.types import Array, Vjp
 from attnmath.tree import child

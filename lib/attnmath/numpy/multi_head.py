@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from attnmath import _require
 from attnmath.cache import KeyValueCache, no_vjp
 from attnmath.numpy.attention import attention, attention_fused, attention_weights
-from attnmath.numpy.layers import affine
+from attnmath.numpy.linear import affine
 from attnmath.numpy.types import Array, T, Vjp, sum_to
 
 INPUTS = ("query", "key", "value")

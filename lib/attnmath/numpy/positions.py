@@ -1,10 +1,10 @@
-"""Where a token stands: sinusoids to add, rotations of queries and keys, learned offsets, a linear penalty."""
+"""Where a token stands, as something to add: sinusoids."""
 
 import numpy as np
-from jaxtyping import Float, Integer
+from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath.numpy.types import Array
 
 
 def sinusoidal_positions(n: int, d: int, base: float = 10000.0, start: int = 0, *, dtype=None) -> Float[Array, "n d"]:
@@ -40,238 +40,14 @@ def sinusoidal_positions(n: int, d: int, base: float = 10000.0, start: int = 0, 
            [0.8415, 0.5403, 0.01  , 1.    ]])
     """
     _require.positive("n", n)
-    angles = _angles(n, d, base, start, "d")
+    angles = turns(n, d, base, start, "d")
     pairs = np.stack([np.sin(angles), np.cos(angles)], -1)  # eq:sinusoid
     return pairs.reshape(n, d).astype(np.float64 if dtype is None else dtype)
 
 
-def rotary(
-    X: Float[Array, "... n k"], *, base: float = 10000.0, start: int = 0, pairing: str = "interleaved"
-) -> tuple[Float[Array, "... n k"], Vjp]:
-    r"""Turn each pair of components of row p by the angle :math:`\omega_i p`.
-
-    .. math:: \begin{pmatrix}Y_{p,a}\\ Y_{p,b}\end{pmatrix} =
-              \begin{pmatrix}\cos\omega_ip&-\sin\omega_ip\\ \sin\omega_ip&\cos\omega_ip\end{pmatrix}
-              \begin{pmatrix}X_{p,a}\\ X_{p,b}\end{pmatrix},\qquad \omega_i = B^{-2i/k}
-
-    Parameters
-    ----------
-    X : (..., n, k) queries or keys of one head, k even; its rows are the positions ``start`` to ``start + n - 1``.
-    base : :math:`B > 0`.
-    start : the position of the first row; with a cache of m keys, n queries start at m - n.
-    pairing : which components form pair i: "interleaved" takes 2 i and 2 i + 1, "half" takes i and i + k / 2.
-
-    Returns
-    -------
-    Y : (..., n, k), each row as long as X's.
-    vjp : dY -> dX.
-
-    Raises
-    ------
-    ValueError
-        If k is odd, base is not positive, or pairing is neither word.
-
-    References
-    ----------
-    Su et al. (2021), section 3.2.2 ("interleaved"); Llama's weights in ``transformers`` want "half". Chapter 5,
-    eq:rotary.
-
-    Examples
-    --------
-    >>> Y, vjp = rotary(np.array([[1.0, 0.0], [1.0, 0.0]]))
-    >>> Y.round(4)
-    array([[1.    , 0.    ],
-           [0.5403, 0.8415]])
-    """
-    sizes = _require.shapes(X=(X, "... n k"))
-    angles = _angles(sizes["n"], sizes["k"], base, start, "k")
-    _require.choice("pairing", pairing, ("interleaved", "half"))
-    cos, sin = np.cos(angles).astype(X.dtype), np.sin(angles).astype(X.dtype)
-
-    def turn(X, sin):
-        a, b = _split(X, pairing)
-        return _join(a * cos - b * sin, a * sin + b * cos, pairing)  # eq:rotary
-
-    def vjp(dY):
-        return turn(dY, -sin)  # eq:rotary-vjp
-
-    return turn(X, sin), vjp
-
-
-def half_to_interleaved(k: int) -> Integer[Array, " k"]:
-    r"""The order in which the components of the "half" pairing stand side by side.
-
-    .. math:: \pi(2i) = i,\qquad \pi(2i+1) = i + k/2
-
-    Parameters
-    ----------
-    k : the width of a head, even.
-
-    Returns
-    -------
-    order : (k,) integers: ``rotary(X, pairing="half")`` taken at ``[..., order]`` is ``rotary(X[..., order])``.
-        Columns of :math:`W_q` and :math:`W_k` are permuted likewise, head by head. ``argsort(order)`` goes back.
-
-    Raises
-    ------
-    ValueError
-        If k is odd.
-
-    References
-    ----------
-    Chapter 5, eq:rotary-pairing.
-
-    Examples
-    --------
-    >>> half_to_interleaved(6)
-    array([0, 3, 1, 4, 2, 5])
-    """
-    _require.even("k", k)
-    return np.arange(k).reshape(2, k // 2).T.reshape(k)  # eq:rotary-pairing
-
-
-def relative_score(
-    Q: Float[Array, "... n k"], K: Float[Array, "... m k"], table: Float[Array, "r k"]
-) -> tuple[Float[Array, "... n m"], Vjp]:
-    r"""Scaled dot-product scores whose keys carry a vector learned for their distance from the query.
-
-    .. math:: S_{ij} = \frac{q_i\cdot(k_j + a_{\rho(i,j)})}{\sqrt{d_k}},\qquad
-              \rho(i,j) = \operatorname{clip}(j - i - (m - n),\, -w,\, w)
-
-    Parameters
-    ----------
-    Q : (..., n, k) queries.
-    K : (..., m, k) keys; the last query stands at the last key.
-    table : (2 w + 1, k), the vectors :math:`a_{-w}` (far before the query) to :math:`a_w` (far after it).
-
-    Returns
-    -------
-    S : (..., n, m).
-    vjp : dS -> (dQ, dK, dtable).
-
-    Raises
-    ------
-    ValueError
-        As `scaled_dot_score`, and if the table has an even number of rows.
-
-    References
-    ----------
-    Shaw, Uszkoreit and Vaswani (2018), equation 4 and section 3.3, keys only. Chapter 5, eq:relative-score.
-
-    Examples
-    --------
-    >>> S, vjp = relative_score(np.ones((2, 1)), np.zeros((2, 1)), np.array([[1.0], [2.0], [3.0]]))
-    >>> S
-    array([[2., 3.],
-           [1., 2.]])
-    """
-    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), table=(table, "r k"))
-    _require.nonempty("Q", Q.shape, -1, sizes["k"], "component")
-    _require.odd("table", table.shape, 0)
-    n, m, w = sizes["n"], sizes["m"], len(table) // 2
-    row = np.arange(n)[:, None]
-    at = np.clip(np.arange(m) - row - (m - n), -w, w) + w
-    c = sizes["k"] ** -0.5
-    R = Q @ table.T  # every query against every distance: (..., n, 2 w + 1), not (n, m, k)
-    S = c * (Q @ T(K) + R[..., row, at])  # eq:relative-score
-
-    def vjp(dS):
-        dR = np.zeros((*dS.shape[:-1], len(table)), dS.dtype)
-        np.add.at(dR, (..., row, at), dS)
-        dQ, dK, dtable = c * (dS @ K + dR @ table), c * (T(dS) @ Q), c * (T(dR) @ Q)  # eq:relative-score-vjp
-        return sum_to(dQ, Q.shape), sum_to(dK, K.shape), sum_to(dtable, table.shape)
-
-    return S, vjp
-
-
-def alibi_slopes(h: int, *, dtype=None) -> Float[Array, " h"]:
-    r"""The slopes of h heads, a geometric progression from :math:`2^{-8/h}` to :math:`2^{-8}`.
-
-    .. math:: s_i = 2^{-8i/h},\qquad i = 1, \dots, h
-
-    Parameters
-    ----------
-    h : heads. If h is not a power of two, p is the largest one below it: the slopes of p heads come first, then
-        every second one of those of 2 p heads, as in the authors' code.
-    dtype : a floating type; None means float64 here and the default type in PyTorch.
-
-    Returns
-    -------
-    slopes : (h,), positive.
-
-    Raises
-    ------
-    ValueError
-        If h < 1.
-
-    References
-    ----------
-    Press, Smith and Lewis (2022), section 3. Chapter 5, eq:alibi.
-
-    Examples
-    --------
-    >>> alibi_slopes(4)
-    array([0.25      , 0.0625    , 0.015625  , 0.00390625])
-    """
-    _require.positive("h", h)
-    p = 1 << (h.bit_length() - 1)
-    i = np.concatenate([np.arange(1, p + 1), np.arange(1, h - p + 1) - 0.5])
-    return np.exp2(-8 * i / p).astype(np.float64 if dtype is None else dtype)  # eq:alibi
-
-
-def alibi_bias(n: int, m: int, slopes: Float[Array, " h"]) -> Float[Array, "h n m"]:
-    r"""What ALiBi adds to the scaled scores: minus a slope times the distance, for each head its own.
-
-    .. math:: B_{hij} = -s_h\,|i + m - n - j|
-
-    Parameters
-    ----------
-    n : queries.
-    m : keys; the last query stands at the last key.
-    slopes : (h,).
-
-    Returns
-    -------
-    B : (h, n, m), to be added to the scores (..., h, n, m); future keys are for a causal mask to exclude.
-
-    Raises
-    ------
-    ValueError
-        If n or m is not positive, or slopes is not a vector of floats.
-
-    References
-    ----------
-    Press, Smith and Lewis (2022), section 3. Chapter 5, eq:alibi.
-
-    Examples
-    --------
-    >>> alibi_bias(2, 3, np.array([0.5]))[0]
-    array([[-0.5, -0. , -0.5],
-           [-1. , -0.5, -0. ]])
-    """
-    _require.positive("n", n)
-    _require.positive("m", m)
-    _require.shapes(slopes=(slopes, "h"))
-    distance = abs(np.arange(n)[:, None] + (m - n) - np.arange(m)).astype(slopes.dtype)
-    return -slopes[:, None, None] * distance  # eq:alibi
-
-
-def _angles(n, width, base, start, name):
+def turns(n, width, base, start, name):
     """The angle of each position in each pair, (n, width / 2), in float64."""
     _require.even(name, width)
     _require.positive("base", base)
     frequencies = base ** (-np.arange(0, width, 2) / width)
     return (start + np.arange(n))[:, None] * frequencies
-
-
-def _split(X, pairing):
-    """The first and the second components of the pairs."""
-    half = X.shape[-1] // 2
-    return (X[..., :half], X[..., half:]) if pairing == "half" else (X[..., ::2], X[..., 1::2])
-
-
-def _join(a, b, pairing):
-    """The inverse of `_split`."""
-    if pairing == "half":
-        return np.concatenate([a, b], -1)
-    return np.stack([a, b], -1).reshape(*a.shape[:-1], -1) if a.size else np.concatenate([a, b], -1)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from jaxtyping import Float
 
-from attnmath.numpy.layers import layer_norm
+from attnmath.numpy.normalisation import layer_norm
 from attnmath.numpy.types import Array, Vjp
 
 
@@ -66,7 +66,7 @@ def sublayer(
     Examples
     --------
     >>> import numpy as np
-    >>> from attnmath.numpy.layers import linear
+    >>> from attnmath.numpy.linear import linear
     >>> norm = {"gain": np.ones(2), "bias": np.zeros(2)}
     >>> Y, vjp = sublayer(np.array([[1.0, 3.0]]), lambda Z: linear(Z, np.eye(2), np.zeros(2)), norm, norm_first=True)
     >>> Y.round(3)

@@ -12,7 +12,7 @@ from attnmath.cache import length, no_vjp
 from attnmath.numpy.decoder import decoder
 from attnmath.numpy.embedding import embedding
 from attnmath.numpy.encoder import encoder
-from attnmath.numpy.layers import affine
+from attnmath.numpy.linear import affine
 from attnmath.numpy.masks import causal_mask
 from attnmath.numpy.types import Array, Vjp, sum_to
 from attnmath.tree import child

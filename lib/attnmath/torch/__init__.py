@@ -1,6 +1,6 @@
 """Every component in PyTorch: the names and argument order of `attnmath.numpy`, differentiated by autograd."""
 
-from attnmath.torch.activations import gelu_tanh, relu, silu, swish
+from attnmath.torch.activations import gelu, gelu_tanh, relu, silu, swish
 from attnmath.torch.attention import (
     attention,
     attention_chunked,
@@ -15,20 +15,12 @@ from attnmath.torch.decoder import DecoderLayer, decoder, decoder_layer
 from attnmath.torch.dropout import draw_keep, dropout, random_dropout
 from attnmath.torch.embedding import bert_embedding, embedding
 from attnmath.torch.encoder import EncoderLayer, encoder, encoder_layer
+from attnmath.torch.feed_forward import FeedForward, feed_forward, gated_feed_forward
 from attnmath.torch.hf import Converted, load_hf, load_nn
-from attnmath.torch.layers import (
-    FeedForward,
-    LayerNorm,
-    affine,
-    feed_forward,
-    gated_feed_forward,
-    gelu,
-    layer_norm,
-    linear,
-    rms_norm,
-)
+from attnmath.torch.linear import affine, linear
 from attnmath.torch.losses import cross_entropy, smoothed_targets
 from attnmath.torch.masks import additive_mask, causal_mask, padding_mask, window_mask
+from attnmath.torch.mixed_precision import scale_loss, unscale
 from attnmath.torch.modules import ParamTree, from_numpy, to_numpy
 from attnmath.torch.multi_head import (
     MultiHeadAttention,
@@ -38,23 +30,24 @@ from attnmath.torch.multi_head import (
     share_heads,
     split_heads,
 )
+from attnmath.torch.normalisation import LayerNorm, layer_norm, rms_norm
 from attnmath.torch.optimisers import adam, adam_state, clip_by_norm
-from attnmath.torch.positions import (
+from attnmath.torch.positions import sinusoidal_positions
+from attnmath.torch.recurrent import rnn
+from attnmath.torch.relative_positions import (
     alibi_bias,
     alibi_slopes,
     half_to_interleaved,
+    relative_bias,
+    relative_buckets,
     relative_score,
     rotary,
-    sinusoidal_positions,
 )
-from attnmath.torch.mixed_precision import scale_loss, unscale
-from attnmath.torch.recurrent import rnn
-from attnmath.torch.relative_bias import relative_bias, relative_buckets
+from attnmath.torch.residuals import sublayer
 from attnmath.torch.scoring_functions import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.torch.self_attention import self_attention
 from attnmath.torch.shaped import shaped_attention
 from attnmath.torch.softmax import log_softmax, logsumexp, softmax, softmax_entropy
-from attnmath.torch.residuals import sublayer
 from attnmath.torch.transformer import (
     DecoderOnly,
     Transformer,

@@ -70,3 +70,19 @@ def gelu_tanh(X: Float[Array, "..."]) -> Float[Array, "..."]:
     """
     _require.floats(X=X)
     return F.gelu(X, approximate="tanh")  # eq:gelu-tanh
+
+
+def gelu(X: Float[Array, "..."]) -> Float[Array, "..."]:
+    r"""The Gaussian error linear unit, exact.
+
+    .. math:: \operatorname{gelu}(x) = x\,\Phi(x),\qquad \Phi \text{ the standard normal distribution function}
+
+    Parameters, errors and source as in `attnmath.numpy.activations.gelu`.
+
+    Examples
+    --------
+    >>> gelu(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    """
+    _require.floats(X=X)
+    return F.gelu(X)  # eq:gelu

@@ -19,10 +19,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnmath import parallel
 from attnmath.torch.decoder import decoder
-from attnmath.torch.layers import feed_forward, layer_norm
+from attnmath.torch.feed_forward import feed_forward
 from attnmath.torch.masks import causal_mask
 from attnmath.torch.modules import ParamTree
 from attnmath.torch.multi_head import multi_head_attention
+from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.residuals import normalise, sublayer
 from attnmath.torch.transformer import STACK, DecoderOnly, logits, token_embedding
 from attnmath.tree import flatten, map_tree, unflatten

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Integer
 
 from attnmath import _require
-from attnmath.torch.layers import layer_norm
+from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.types import Array
 
 

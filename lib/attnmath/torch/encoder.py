@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Bool, Float
 
 from attnmath import _require, shapes
-from attnmath.torch.layers import feed_forward, gelu, layer_norm
+from attnmath.torch.activations import gelu
+from attnmath.torch.feed_forward import feed_forward
 from attnmath.torch.modules import ParamTree
 from attnmath.torch.multi_head import multi_head_attention
-from attnmath.torch.relative_bias import relative_bias
+from attnmath.torch.normalisation import layer_norm
+from attnmath.torch.relative_positions import relative_bias
 from attnmath.torch.residuals import normalise, sublayer
 from attnmath.torch.types import Array
 from attnmath.tree import child

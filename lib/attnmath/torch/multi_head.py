@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from attnmath import _require, shapes
 from attnmath.cache import KeyValueCache
 from attnmath.torch.attention import attention, attention_fused, attention_weights
-from attnmath.torch.layers import affine
+from attnmath.torch.linear import affine
 from attnmath.torch.modules import ParamTree
 from attnmath.torch.types import Array
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from jaxtyping import Float
 
-from attnmath.torch.layers import layer_norm
+from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.types import Array
 
 

@@ -14,7 +14,7 @@ from attnmath.cache import length
 from attnmath.torch.decoder import decoder
 from attnmath.torch.embedding import embedding
 from attnmath.torch.encoder import encoder
-from attnmath.torch.layers import affine
+from attnmath.torch.linear import affine
 from attnmath.torch.masks import causal_mask
 from attnmath.torch.modules import ParamTree
 from attnmath.torch.types import Array
