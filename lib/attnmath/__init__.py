@@ -8,5 +8,6 @@ and the linear map that carries a cotangent of the value back to cotangents of t
     import attnmath.numpy as an
     import attnmath.torch as at
 
-Masks are boolean, True = may attend. This module imports nothing.
+Masks are boolean, True = may attend. A returned array, and an argument as long as its vjp may be called, may be
+looked at and used, not written into: a vjp keeps what it needs, not copies of it. This module imports nothing.
 """

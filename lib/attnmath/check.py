@@ -4,7 +4,8 @@ Chapters, exercises and tests share these helpers. They take NumPy arrays, anyth
 tensors; this module never imports torch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -228,6 +229,34 @@ def check_vjp(f: Callable, *args, rng: np.random.Generator, tol: float = 1e-6, s
                 f"cotangent of argument {i}: {by_hand:.5g} along a random direction, "
                 f"but the finite difference is {difference:.5g}"
             )
+
+
+read_only_contexts = 0  # how many are open; every component looks here at every call
+
+
+@contextmanager
+def read_only() -> Iterator[None]:
+    """Have every NumPy component return read-only arrays, the value as well as the cotangents, to find who writes.
+
+    A returned array may be looked at and used, not written into, because a vjp may still need it. In this context
+    NumPy raises where that happens. It holds in all threads, and for a vjp that is called in it.
+
+    Examples
+    --------
+    >>> from attnmath.numpy import rms_norm
+    >>> with read_only():
+    ...     Y, vjp = rms_norm(np.array([1.0, 7.0]), np.ones(2))
+    >>> Y += 1
+    Traceback (most recent call last):
+    ...
+    ValueError: output array is read-only
+    """
+    global read_only_contexts
+    read_only_contexts += 1
+    try:
+        yield
+    finally:
+        read_only_contexts -= 1
 
 
 def _leaves(tree):

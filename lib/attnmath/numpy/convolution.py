@@ -4,9 +4,10 @@ import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
 
 
+@differentiable
 def causal_conv(
     X: Float[Array, "... n d"], W: Float[Array, "r d o"], b: Float[Array, " o"], dilation: int = 1
 ) -> tuple[Float[Array, "... n o"], Vjp]:

@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, Generator, Vjp, sum_to
+from attnmath.numpy.types import Array, Generator, Vjp, differentiable, sum_to
 
 
+@differentiable
 def dropout(X: Float[Array, "..."], keep: Bool[Array, "..."], p: float) -> tuple[Float[Array, "..."], Vjp]:
     r"""Zero what is not kept, and enlarge the rest so that the expectation stays.
 

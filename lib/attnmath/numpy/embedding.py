@@ -5,9 +5,10 @@ from jaxtyping import Float, Integer
 
 from attnmath import _require
 from attnmath.numpy.normalisation import layer_norm
-from attnmath.numpy.types import Array, Vjp, sum_to
+from attnmath.numpy.types import Array, Vjp, differentiable, sum_to
 
 
+@differentiable
 def embedding(ids: Integer[Array, "..."], table: Float[Array, "t d"]) -> tuple[Float[Array, "... d"], Vjp]:
     r"""Look up a row of the table for each id.
 
@@ -49,6 +50,7 @@ def embedding(ids: Integer[Array, "..."], table: Float[Array, "t d"]) -> tuple[F
     return X, vjp
 
 
+@differentiable
 def bert_embedding(
     ids: Integer[Array, "... n"], params: dict, eps: float = 1e-12
 ) -> tuple[Float[Array, "... n d"], Vjp]:

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer
 
 from attnmath import _require
-from attnmath.numpy.types import Array, Vjp
+from attnmath.numpy.types import Array, Vjp, differentiable
 
 
 def smoothed_targets(targets: Integer[Array, "..."], t: int, smoothing: float) -> Float[Array, "... t"]:
@@ -42,6 +42,7 @@ def smoothed_targets(targets: Integer[Array, "..."], t: int, smoothing: float) -
     return (1 - smoothing) * (np.arange(t) == targets[..., None]) + smoothing / t  # eq:smoothed-target
 
 
+@differentiable
 def cross_entropy(
     Z: Float[Array, "... t"],
     targets: Integer[Array, "..."],

@@ -4,10 +4,11 @@ import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, Vjp
+from attnmath.numpy.types import Array, Vjp, differentiable
 from attnmath.tree import flatten, map_tree
 
 
+@differentiable
 def scale_loss(loss: Float[Array, "..."], scale: float) -> tuple[Float[Array, "..."], Vjp]:
     r"""Multiply the loss, and with it every gradient, by a constant.
 

@@ -4,9 +4,10 @@ import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, Vjp, sum_to
+from attnmath.numpy.types import Array, Vjp, differentiable, sum_to
 
 
+@differentiable
 def layer_norm(
     X: Float[Array, "... d"], gain: Float[Array, " d"], bias: Float[Array, " d"], eps: float = 1e-5
 ) -> tuple[Float[Array, "... d"], Vjp]:
@@ -58,6 +59,7 @@ def layer_norm(
     return Y, vjp
 
 
+@differentiable
 def rms_norm(
     X: Float[Array, "... d"], gain: Float[Array, " d"], eps: float = 1e-6
 ) -> tuple[Float[Array, "... d"], Vjp]:

@@ -4,9 +4,10 @@ import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
 
 
+@differentiable
 def rnn(
     X: Float[Array, "... n d"],
     h0: Float[Array, "... h"],

@@ -5,9 +5,10 @@ from jaxtyping import Float, Integer
 
 from attnmath import _require
 from attnmath.numpy.positions import turns
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
 
 
+@differentiable
 def rotary(
     X: Float[Array, "... n k"], *, base: float = 10000.0, start: int = 0, pairing: str = "interleaved"
 ) -> tuple[Float[Array, "... n k"], Vjp]:
@@ -93,6 +94,7 @@ def half_to_interleaved(k: int) -> Integer[Array, " k"]:
     return np.arange(k).reshape(2, k // 2).T.reshape(k)  # eq:rotary-pairing
 
 
+@differentiable
 def relative_score(
     Q: Float[Array, "... n k"], K: Float[Array, "... m k"], table: Float[Array, "r k"]
 ) -> tuple[Float[Array, "... n m"], Vjp]:
@@ -271,6 +273,7 @@ def relative_buckets(n: int, m: int, count: int, distance: int = 128, *, causal:
     return after + np.where(offset < exact, offset, far)
 
 
+@differentiable
 def relative_bias(
     table: Float[Array, "c h"], n: int, m: int, distance: int = 128, *, causal: bool = False
 ) -> tuple[Float[Array, "h n m"], Vjp]:
