@@ -48,8 +48,10 @@ class LossScale:
 
     def __post_init__(self):
         _require.positive("scale", self.scale)
-        _require.above("growth", self.growth, 1)
-        _require.fraction("backoff", self.backoff)
+        if not self.growth > 1:
+            raise ValueError(f"growth is {self.growth!r}; it must be > 1")
+        if not 0 < self.backoff < 1:
+            raise ValueError(f"backoff is {self.backoff!r}; it must lie between 0 and 1, both excluded")
         _require.count("interval", self.interval)
 
     def update(self, finite: bool) -> "LossScale":

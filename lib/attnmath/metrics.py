@@ -50,10 +50,9 @@ def calibration_error(probabilities, labels, bins: int = 10) -> float:
     _require.nonempty("probabilities", P.shape, 1, t, "class")
     if not (P.min() >= 0 and np.abs(P.sum(-1, dtype=float) - 1).max() < 1e-3):
         raise ValueError("probabilities has a row that is no distribution: apply softmax to the logits first")
-    _require.targets(y, (N,), None, "labels", "row of probabilities")
-    _require.within(y, t, "labels")
-    if not isinstance(bins, int) or bins < 1:
-        raise ValueError(f"bins is {bins!r}; it must be a positive integer")
+    _require.losses.targets(y, (N,), None, "labels", "row of probabilities")
+    _require.losses.within(y, t, "labels")
+    _require.count("bins", bins)
     confidence, correct = P.max(-1).astype(float), P.argmax(-1) == y
     b = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], confidence)
     gaps = np.bincount(b, correct - confidence, minlength=bins)  # of a bin: its size times (acc - conf)

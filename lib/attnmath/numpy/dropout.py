@@ -42,8 +42,8 @@ def dropout(X: Float[Array, "..."], keep: Bool[Array, "..."], p: float) -> tuple
     array([2., 0., 6.])
     """
     _require.floats(X=X)
-    _require.drop_probability(p)
-    _require.keep(keep, X.shape)
+    _require.dropout.probability(p)
+    _require.dropout.keep(keep, X.shape)
     factor = keep * np.asarray(1 / (1 - p), X.dtype)
     Y = factor * X  # eq:dropout
 
@@ -72,7 +72,7 @@ def draw_keep(shape: tuple[int, ...], p: float, rng: Generator) -> Bool[Array, "
     >>> draw_keep((6,), 0.5, np.random.default_rng(0))
     array([ True, False, False, False,  True,  True])
     """
-    _require.drop_probability(p)
+    _require.dropout.probability(p)
     return rng.random(shape) >= p
 
 
@@ -99,5 +99,5 @@ def random_dropout(p: float, rng: Generator) -> Callable:
     >>> drop(np.ones(6))[0], drop(np.ones(6))[0]
     (array([2., 0., 0., 0., 2., 2.]), array([2., 2., 2., 2., 2., 0.]))
     """
-    _require.drop_probability(p)
+    _require.dropout.probability(p)
     return lambda X: dropout(X, draw_keep(X.shape, p, rng), p)

@@ -39,7 +39,9 @@ def embedding(ids: Integer[Array, "..."], table: Float[Array, "t d"]) -> tuple[F
     >>> vjp(np.ones((3, 1))).ravel()
     array([1., 0., 2.])
     """
-    _require.token_ids(ids, len(table))
+    _require.embedding.integers(ids)
+    _require.shapes(table=(table, "t d"))
+    _require.embedding.inside(ids, len(table))
     X = table[ids]  # eq:embedding
 
     def vjp(dX):

@@ -36,9 +36,9 @@ def smoothed_targets(targets: Integer[Array, "..."], t: int, smoothing: float) -
     >>> smoothed_targets(np.array([1]), 4, 0.2)
     array([[0.05, 0.85, 0.05, 0.05]])
     """
-    _require.smoothing(smoothing)
-    _require.targets(targets, np.shape(targets), None, rows="position")
-    _require.within(targets.reshape(-1), t)
+    _require.losses.smoothing(smoothing)
+    _require.losses.targets(targets, np.shape(targets), None, rows="position")
+    _require.losses.within(targets.reshape(-1), t)
     return (1 - smoothing) * (np.arange(t) == targets[..., None]) + smoothing / t  # eq:smoothed-target
 
 
@@ -85,13 +85,13 @@ def cross_entropy(
     """
     t = _require.shapes(Z=(Z, "... t"))["t"]
     _require.nonempty("Z", Z.shape, -1, t, "token")
-    _require.smoothing(smoothing)
-    _require.targets(targets, Z.shape[:-1], mask)
+    _require.losses.smoothing(smoothing)
+    _require.losses.targets(targets, Z.shape[:-1], mask)
     rows, y = (Z.reshape(-1, t), targets.reshape(-1)) if mask is None else (Z[mask], targets[mask])
-    _require.within(y, t)
+    _require.losses.within(y, t)
     top = rows.max(-1, keepdims=True)
     if np.isneginf(top).any():
-        _require.no_token(int(np.isneginf(top).argmax()))
+        _require.losses.no_token(int(np.isneginf(top).argmax()))
     with np.errstate(over="ignore"):  # in 16 bits a gap may overflow to -inf, rightly a probability of 0
         E = rows - top
     i, sums = np.arange(len(y)), np.promote_types(Z.dtype, np.float32)  # 16 bits stop at 2048

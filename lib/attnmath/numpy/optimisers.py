@@ -35,7 +35,7 @@ def adam_state(params: dict) -> dict:
     >>> adam_state({"w": np.ones(2)})
     {'step': 0, 'first': {'w': array([0., 0.])}, 'second': {'w': array([0., 0.])}}
     """
-    _require.same_leaves(params=params)
+    _require.optimisers.same_leaves(params=params)
     return {"step": 0, "first": map_tree(np.zeros_like, params), "second": map_tree(np.zeros_like, params)}
 
 
@@ -89,8 +89,8 @@ def adam(
     >>> params["w"].round(6)
     array([0.9, 1.1])
     """
-    _require.same_leaves(params=params, grads=grads, **_require.moments(state))
-    b1, b2 = _require.decay_rates("betas", betas)
+    _require.optimisers.same_leaves(params=params, grads=grads, **_require.optimisers.moments(state))
+    b1, b2 = _require.optimisers.decay_rates("betas", betas)
     lr, eps, weight_decay = float(lr), float(eps), float(weight_decay)  # np.float64 would turn float32 into float64
     for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
         _require.nonnegative(name, value)
@@ -142,12 +142,12 @@ def clip_by_norm(grads: dict, limit: float) -> tuple[dict, float]:
     >>> clip_by_norm({"w": np.array([3.0, 4.0])}, 1.0)
     ({'w': array([0.6, 0.8])}, 5.0)
     """
-    _require.same_leaves(grads=grads)
+    _require.optimisers.same_leaves(grads=grads)
     limit = float(limit)
     _require.positive("limit", limit)
     with np.errstate(over="ignore"):
         norms = {path: float(np.linalg.norm(np.float64(g))) for path, g in flatten(grads).items()}
     norm = math.hypot(*norms.values())
-    _require.finite_norms("grads", norms, norm)
+    _require.optimisers.finite_norms("grads", norms, norm)
     factor = min(1.0, limit / norm) if norm else 1.0
     return map_tree(lambda g: g * factor, grads), norm  # eq:clip

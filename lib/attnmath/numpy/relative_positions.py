@@ -132,7 +132,7 @@ def relative_score(
     """
     sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), table=(table, "r k"))
     _require.nonempty("Q", Q.shape, -1, sizes["k"], "component")
-    _require.odd("table", table.shape, 0)
+    _require.relative_positions.odd("table", table.shape, 0)
     n, m, w = sizes["n"], sizes["m"], len(table) // 2
     row = np.arange(n)[:, None]
     at = np.clip(np.arange(m) - row - (m - n), -w, w) + w
@@ -267,7 +267,7 @@ def relative_buckets(n: int, m: int, count: int, distance: int = 128, *, causal:
     after = np.zeros_like(offset) if causal else near * (offset > 0)
     offset = np.maximum(-offset, 0) if causal else np.abs(offset)
     exact = near // 2
-    _require.bucket_sizes(count, exact, distance)
+    _require.relative_positions.bucket_sizes(count, exact, distance)
     ratio = np.log(np.maximum(offset, 1).astype(np.float32) / np.float32(exact)) / np.float32(np.log(distance / exact))
     far = np.minimum(exact + (ratio * (near - exact)).astype(int), near - 1)
     return after + np.where(offset < exact, offset, far)

@@ -22,8 +22,8 @@ def dropout(X: Float[Array, "..."], keep: Bool[Array, "..."], p: float) -> Float
     tensor([2., 0., 6.])
     """
     _require.floats(X=X)
-    _require.drop_probability(p)
-    _require.keep(keep, X.shape)
+    _require.dropout.probability(p)
+    _require.dropout.keep(keep, X.shape)
     return X * keep * (1 / (1 - p))  # eq:dropout
 
 
@@ -38,7 +38,7 @@ def draw_keep(shape: tuple[int, ...], p: float, rng: Generator) -> Bool[Array, "
     >>> draw_keep((6,), 0.5, torch.Generator().manual_seed(0))
     tensor([False,  True, False, False, False,  True])
     """
-    _require.drop_probability(p)
+    _require.dropout.probability(p)
     return torch.rand(shape, generator=rng, device=rng.device) >= p
 
 
@@ -54,5 +54,5 @@ def random_dropout(p: float, rng: Generator) -> Callable:
     >>> random_dropout(0.5, torch.Generator().manual_seed(0))(torch.ones(6))
     tensor([0., 2., 0., 0., 0., 2.])
     """
-    _require.drop_probability(p)
+    _require.dropout.probability(p)
     return lambda X: dropout(X, draw_keep(X.shape, p, rng), p)

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Integer
 
 from attnmath import _require
+from attnmath.torch.look import can_look
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.types import Array
 
@@ -13,8 +14,8 @@ def embedding(ids: Integer[Array, "..."], table: Float[Array, "t d"]) -> Float[A
 
     .. math:: X_i = E_{\mathrm{ids}_i}
 
-    Parameters, errors and source as in `attnmath.numpy.embedding.embedding`. Under ``torch.compile`` the range of the
-    ids is left to PyTorch's own check.
+    Parameters, errors and source as in `attnmath.numpy.embedding.embedding`. Where values cannot be
+    looked at (`attnmath.torch.look.can_look`), the range of the ids is left to PyTorch's own check.
 
     Examples
     --------
@@ -22,8 +23,11 @@ def embedding(ids: Integer[Array, "..."], table: Float[Array, "t d"]) -> Float[A
     tensor([[3.],
             [1.]])
     """
-    if not torch.compiler.is_compiling():
-        _require.token_ids(ids, len(table))
+    _require.embedding.integers(ids)
+    _require.shapes(table=(table, "t d"))
+    ids = ids.long()  # table[ids] would take uint8 for a mask, and a vocabulary of 256 is 0 in uint8
+    if can_look(ids):
+        _require.embedding.inside(ids, len(table))
     return table[ids]  # eq:embedding
 
 

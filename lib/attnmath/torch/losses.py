@@ -20,9 +20,9 @@ def smoothed_targets(targets: Integer[Array, "..."], t: int, smoothing: float) -
     >>> smoothed_targets(torch.tensor([1]), 4, 0.2)
     tensor([[0.0500, 0.8500, 0.0500, 0.0500]])
     """
-    _require.smoothing(smoothing)
-    _require.targets(targets, getattr(targets, "shape", ()), None, rows="position")
-    _require.within(targets.reshape(-1), t)
+    _require.losses.smoothing(smoothing)
+    _require.losses.targets(targets, getattr(targets, "shape", ()), None, rows="position")
+    _require.losses.within(targets.reshape(-1), t)
     return (1 - smoothing) * F.one_hot(targets.long(), t).to(
         torch.get_default_dtype()
     ) + smoothing / t  # eq:smoothed-target
@@ -50,14 +50,14 @@ def cross_entropy(
     """
     t = _require.shapes(Z=(Z, "... t"))["t"]
     _require.nonempty("Z", Z.shape, -1, t, "token")
-    _require.smoothing(smoothing)
-    _require.targets(targets, Z.shape[:-1], mask)
+    _require.losses.smoothing(smoothing)
+    _require.losses.targets(targets, Z.shape[:-1], mask)
     rows, y = (Z.reshape(-1, t), targets.reshape(-1)) if mask is None else (Z[mask], targets[mask])
     if not torch.compiler.is_compiling():
-        _require.within(y, t)
+        _require.losses.within(y, t)
         empty = torch.isneginf(rows.detach().amax(-1))
         if empty.any():
-            _require.no_token(int(empty.int().argmax()))
+            _require.losses.no_token(int(empty.int().argmax()))
     logP = torch.log_softmax(rows, -1)
     token = -logP.gather(-1, y.long()[:, None])[:, 0]  # eq:token-loss
     if smoothing:

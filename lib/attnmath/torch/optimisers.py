@@ -21,7 +21,7 @@ def adam_state(params: dict) -> dict:
     >>> adam_state({"w": torch.ones(2)})
     {'step': 0, 'first': {'w': tensor([0., 0.])}, 'second': {'w': tensor([0., 0.])}}
     """
-    _require.same_leaves(params=params)
+    _require.optimisers.same_leaves(params=params)
     return {"step": 0, "first": map_tree(torch.zeros_like, params), "second": map_tree(torch.zeros_like, params)}
 
 
@@ -53,8 +53,8 @@ def adam(
     >>> params["w"]
     tensor([0.9000, 1.1000])
     """
-    _require.same_leaves(params=params, grads=grads, **_require.moments(state))
-    b1, b2 = _require.decay_rates("betas", betas)
+    _require.optimisers.same_leaves(params=params, grads=grads, **_require.optimisers.moments(state))
+    b1, b2 = _require.optimisers.decay_rates("betas", betas)
     lr, eps, weight_decay = float(lr), float(eps), float(weight_decay)
     for name, value in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay)):
         _require.nonnegative(name, value)
@@ -90,11 +90,11 @@ def clip_by_norm(grads: dict, limit: float) -> tuple[dict, float]:
     >>> clip_by_norm({"w": torch.tensor([3.0, 4.0])}, 1.0)
     ({'w': tensor([0.6000, 0.8000])}, 5.0)
     """
-    _require.same_leaves(grads=grads)
+    _require.optimisers.same_leaves(grads=grads)
     limit = float(limit)
     _require.positive("limit", limit)
     norms = {path: torch.linalg.vector_norm(g.double()).item() for path, g in flatten(grads).items()}
     norm = math.hypot(*norms.values())
-    _require.finite_norms("grads", norms, norm)
+    _require.optimisers.finite_norms("grads", norms, norm)
     factor = min(1.0, limit / norm) if norm else 1.0
     return map_tree(lambda g: g * factor, grads), norm  # eq:clip

@@ -69,7 +69,7 @@ def relative_score(
     """
     sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), table=(table, "r k"))
     _require.nonempty("Q", Q.shape, -1, sizes["k"], "component")
-    _require.odd("table", table.shape, 0)
+    _require.relative_positions.odd("table", table.shape, 0)
     n, m, w = sizes["n"], sizes["m"], len(table) // 2
     row = torch.arange(n, device=Q.device)[:, None]
     at = (torch.arange(m, device=Q.device) - row - (m - n)).clip(-w, w) + w
@@ -132,7 +132,7 @@ def relative_buckets(n: int, m: int, count: int, distance: int = 128, *, causal:
     after = torch.zeros_like(offset) if causal else near * (offset > 0)
     offset = (-offset).clamp(min=0) if causal else offset.abs()
     exact = near // 2
-    _require.bucket_sizes(count, exact, distance)
+    _require.relative_positions.bucket_sizes(count, exact, distance)
     ratio = torch.log(offset.clamp(min=1).float() / exact) / torch.log(torch.tensor(distance / exact))
     far = (exact + (ratio * (near - exact)).long()).clamp(max=near - 1)
     return after + torch.where(offset < exact, offset, far)
