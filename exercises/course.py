@@ -30,6 +30,7 @@ def chosen(course, names):
 
 def release(course, options):
     from grading.release import release_set
+    from nbreferee.sandbox import abilities
 
     failed = False
     for name in chosen(course, options.sets):
@@ -43,6 +44,7 @@ def release(course, options):
             failed = True
             continue
         tried = "" if options.quick else "; the reference gets all points, the student version none"
+        tried += "" if options.quick or abilities() else " (tried without walls: this machine cannot build them)"
         seconds = time.monotonic() - began
         print(f"{name}: {len(points)} exercises, {sum(points.values()):g} points{tried} ({seconds:.1f} s)")
         print(f"  {course.root.name}/release/{name}/ and {course.root.name}/release/{name}.zip")

@@ -1,12 +1,13 @@
 """A PostgreSQL of one's own, for as long as it is needed: in a temporary folder, on a socket, without a network."""
 
 import contextlib
-import glob
 import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+
+import tools
 
 
 class Absent(Exception):
@@ -27,19 +28,12 @@ def server(durable: bool = False):
 
     Raises
     ------
-    Absent : PostgreSQL or its user is not installed.
+    Absent : PostgreSQL is not installed, or there is no user for it.
     """
-    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) or [shutil.which("initdb")]
-    if found[-1] is None:
-        raise Absent("PostgreSQL is not installed (Debian: apt install postgresql)")
-    programs, become = Path(found[-1]).parent, {}
-    if os.geteuid() == 0:
-        import pwd
-
-        try:
-            become = {"user": pwd.getpwnam("postgres").pw_uid, "group": pwd.getpwnam("postgres").pw_gid}
-        except KeyError:
-            raise Absent("PostgreSQL refuses to run as root, and there is no user postgres") from None
+    programs = tools.postgres()
+    if programs is None:
+        raise Absent(tools.lacks("postgres"))
+    become = _ordinary_user() if os.geteuid() == 0 else {}
     folder = Path(tempfile.mkdtemp(prefix="pg"))  # a socket's path must be short
 
     def call(program, *arguments):
@@ -53,6 +47,7 @@ def server(durable: bool = False):
     try:
         if become:
             os.chown(folder, become["user"], become["group"])
+            programs = _within_reach(programs, folder, become)
         call("initdb", "-D", f"{folder}/data", "-U", "grader", "-A", "trust", "--no-sync")
         settings = f"-k {folder} -c listen_addresses=''" + ("" if durable else " -c fsync=off")
         call("pg_ctl", "-D", f"{folder}/data", "-o", settings, "-l", f"{folder}/log", "-w", "start")
@@ -62,3 +57,27 @@ def server(durable: bool = False):
             call("pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ordinary_user():
+    """Whom root becomes, for PostgreSQL refuses to run as root; initdb refuses a user without a name."""
+    import pwd
+
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(name)
+            return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    raise Absent("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it")
+
+
+def _within_reach(programs, folder, become):
+    """The programs, or a copy of them in `folder` where the user cannot go to where they lie, such as root's home."""
+    try:
+        subprocess.run([programs / "initdb", "--version"], check=True, capture_output=True, cwd="/", **become)
+    except PermissionError:
+        copy = folder / "programs"
+        shutil.copytree(programs.parent, copy, symlinks=True)
+        for path in (copy, *copy.rglob("*")):
+            os.chown(path, become["user"], become["group"], follow_symlinks=False)
+        return copy / programs.name
+    return programs

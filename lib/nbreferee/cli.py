@@ -16,7 +16,7 @@ from .job import JobError
 from .late import DeadlinesError
 from .notebook import Refused, shown
 from .pool import GraderFailed, Local, PoolError
-from .sandbox import SandboxError
+from .sandbox import SandboxError, abilities
 from .settings import SettingsError
 from .store import StoreError
 from .zygote import ZygoteError
@@ -169,6 +169,13 @@ def _zygote(course, options):
     return partial(Zygote, preload=settings.preload, policy=settings.policy, unsafe=options.unsafe)
 
 
+def _need_walls(options):
+    """Refuse in one sentence to grade here without walls; a cluster's machines see to their own."""
+    if not (options.unsafe or options.scheduler) and (lacks := abilities().lacks):
+        end = "; or pass --unsafe if you trust every submission as yourself."
+        raise SandboxError(f"submissions are run behind walls, and this machine cannot build them: {lacks}{end}")
+
+
 def _pool(course, options):
     if getattr(options, "scheduler", None):
         from .cluster import Cluster
@@ -198,6 +205,7 @@ def _rules(course):
 def _grade(options):
     course = _course(options)
     names, rules, attention, graded, faults = _chosen(course, options), _rules(course), False, 0, []
+    _need_walls(options)
     for sentence in rules.check(_students(course), course.assignments(), names) if rules else ():
         print(sentence, file=sys.stderr)
     with _pool(course, options) as pool:
@@ -301,6 +309,7 @@ def _check(options):
     from .trial import check_marks, ways
 
     course, failed = _course(options), False
+    options.unsafe = options.unsafe or not abilities()  # what is run here is the instructor's own
     with _pool(course, options) as pool:
         for name in _chosen(course, options):
             for book, path in course.notebooks(name).items():

