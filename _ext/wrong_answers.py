@@ -1,4 +1,4 @@
-"""The instructors' table of wrong answers, from _build/wrong-answers.json, which tests/battery.py writes."""
+"""The instructors' table of wrong answers, from _build/wrong-answers.json, which tests/course/battery.py writes."""
 
 import json
 import re

@@ -2,8 +2,8 @@
 
 `concordance.yml` says where each item of the sources stands in the book, by label. All else is read off: labels from
 the chapters, functions from the tags `# eq:label` in the library, tests from `@pytest.mark.claim("label")` and from the
-rows of tests/cases.py, exercises from their cells. `problems()` lists every entry that points nowhere; a test wants it
-empty.
+rows of tests/attnmath/cases.py, exercises from their cells. `problems()` lists every entry that points nowhere; a test
+wants it empty.
 """
 
 import ast
@@ -141,8 +141,8 @@ class Index:
 
     @cached_property
     def cases(self) -> dict[str, int]:
-        """Component -> number of its rows in tests/cases.py, `Case("softmax", "with a mask", …)`."""
-        path = self.root / "tests" / "cases.py"
+        """Component -> number of its rows in tests/attnmath/cases.py, `Case("softmax", "with a mask", …)`."""
+        path = self.root / "tests" / "attnmath" / "cases.py"
         rows = defaultdict(int)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else ():
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Case" and node.args:

@@ -43,7 +43,7 @@ def gather(root: Path = ROOT) -> dict:
     }
 
 
-# Which witnesses of a component agree when a test of tests/test_twins.py passes.
+# Which witnesses of a component agree when a test of tests/attnmath/test_twins.py passes.
 WITNESSES = {
     "test_twin_and_torch_agree_forward_and_backward": {"by hand", "the twin's autograd", "torch's own"},
     "test_finite_difference": {"by hand", "finite difference"},
@@ -51,7 +51,7 @@ WITNESSES = {
 
 
 def components(index: Index) -> list[dict]:
-    """The components of tests/cases.py, each with its rows and the number of witnesses that agreed in the last run."""
+    """Each component of tests/attnmath/cases.py, its rows, and how many witnesses agreed in the last run."""
     path = index.root / "_build" / "test-report.xml"
     witnesses = defaultdict(set)
     if path.exists():

@@ -1,7 +1,7 @@
 """Every check is seen to fail: each row plants one fault in a copy of the library, and the component's cases must die.
 
 The faults are the mistakes that people make: no scale, wrong axis, no row correction, a mask inverted, an unstable
-softmax, a cotangent not summed. A fault that survives means that the cases of tests/cases.py look away.
+softmax, a cotangent not summed. A fault that survives means that the cases of tests/attnmath/cases.py look away.
 """
 
 import importlib
@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[1]
+import tests.attnmath
+
+ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "lib" / "attnmath"
 
 # file, right, wrong, and the component whose cases must see it
@@ -135,22 +137,28 @@ FAULTS = [
 ]  # fmt: skip
 
 
-OURS = ("attnmath", "cases", "witnesses")
+HELPERS = ("cases", "witnesses")
+
+
+def is_ours(name):
+    """Whether a module is the library's, or a helper that has imported it."""
+    return name.split(".")[0] == "attnmath" or name in [f"tests.attnmath.{helper}" for helper in HELPERS]
 
 
 @contextmanager
 def library_in(folder):
     """The library, the cases and the witnesses, imported anew with the library of that folder; then as before."""
-    before = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in OURS}
-    sys.path.insert(0, str(folder))
-    try:
-        yield importlib.import_module("cases"), importlib.import_module("witnesses")
-    finally:
-        sys.path.remove(str(folder))
-        for name in list(sys.modules):
-            if name.split(".")[0] in OURS:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        for name in filter(is_ours, list(sys.modules)):
+            patch.delitem(sys.modules, name)
+        for name in HELPERS:  # the package holds them too
+            patch.delattr(tests.attnmath, name, raising=False)
+        try:
+            yield tuple(importlib.import_module(f"tests.attnmath.{name}") for name in HELPERS)
+        finally:
+            for name in filter(is_ours, list(sys.modules)):
                 del sys.modules[name]
-        sys.modules.update(before)
 
 
 def deaths(component, folder):

@@ -23,7 +23,8 @@ from attnmath.torch import training
 from attnmath.torch.modules import to_numpy
 from attnmath.torch.training import Config, Run, Speller
 
-RECORD = Path(__file__).parents[1] / "chapters" / "06_training" / "g2p_full.json"
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "chapters" / "06_training" / "g2p_full.json"
 TINY = Config(d=8, heads=2, f=16, layers=1, epochs=3, batch=16, rate=1e-2, warmup=5)
 
 
@@ -63,9 +64,8 @@ def test_it_learns(uninterrupted):
 
 WORKER = """
 import sys, torch
-sys.path.insert(0, sys.argv[2])
 torch.set_num_threads(1)
-from test_train import TINY, small
+from tests.attnmath.test_train import TINY, small
 from attnmath.torch.training import Run
 run = Run(TINY, sys.argv[1], data=small())
 print(run.step, flush=True)
@@ -81,9 +81,9 @@ run.fit(save_every=4, progress=False)
 def test_killed_and_resumed_it_gives_the_same_losses_bit_for_bit(uninterrupted, tmp_path):
     """kill -9 at random steps, until it is done: losses, log and parameters are those of the run left alone."""
     rng, starts = random.Random(3), []
-    command = [sys.executable, "-W", "ignore", "-c", WORKER, tmp_path, Path(__file__).parent]
+    command = [sys.executable, "-W", "ignore", "-c", WORKER, tmp_path]
     while not starts or (saves.load_latest(tmp_path) or ({}, {"step": 0}))[1]["step"] < uninterrupted.total:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
             starts.append(int(process.stdout.readline()))
             for _ in range(rng.randint(7, 19)):
                 process.stdout.readline()

@@ -12,10 +12,10 @@ import torch
 
 import attnmath.numpy as an
 import attnmath.torch as at
-import witnesses
 from attnmath.check import compare
 from attnmath.tree import map_tree
-from cases import CASES
+from tests.attnmath import witnesses
+from tests.attnmath.cases import CASES
 
 NAMES = [case.id for case in CASES]
 # reshapes, seen by every case of multi_head_attention; masks and checkpoint, which have no gradient of their own
@@ -23,10 +23,10 @@ HELPERS = {"split_heads", "merge_heads", "share_heads", "checkpoint"}
 HELPERS |= {"additive_mask", "causal_mask", "padding_mask", "window_mask", "relative_buckets"}
 HELPERS |= {"alibi_bias", "alibi_slopes", "half_to_interleaved", "sinusoidal_positions"}  # plain arrays too
 HELPERS |= {"smoothed_targets"}  # seen by every case of cross_entropy
-HELPERS |= {"adam", "adam_state", "clip_by_norm"}  # no gradient of their own; tests/test_optimisers.py
-HELPERS |= {"unscale"}  # of gradients, which have none; tests/test_precision.py
-HELPERS |= {"draw_keep", "random_dropout"}  # masks again; tests/test_theorems_dropout.py
-HELPERS |= {"encode", "decode"}  # the halves of transformer, which its cases see; tests/test_cache.py
+HELPERS |= {"adam", "adam_state", "clip_by_norm"}  # no gradient of their own; tests/attnmath/test_optimisers.py
+HELPERS |= {"unscale"}  # of gradients, which have none; tests/attnmath/test_precision.py
+HELPERS |= {"draw_keep", "random_dropout"}  # masks again; tests/theorems/test_dropout.py
+HELPERS |= {"encode", "decode"}  # the halves of transformer, which its cases see; tests/attnmath/test_cache.py
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -96,7 +96,7 @@ def test_worlds_have_the_same_arguments_and_shape_strings(component):
 @pytest.mark.parametrize("empty_rows", ["error", "zero"])
 @pytest.mark.parametrize("mask", [True, "masked"])
 def test_fused_attention_equals_plain(mask, empty_rows, rng):
-    from cases import MASK, B, K, M, N, V
+    from tests.attnmath.cases import MASK, B, K, M, N, V
 
     Q, Ks, Vs = (torch.from_numpy(rng.standard_normal(s)).requires_grad_() for s in ((B, N, K), (B, M, K), (B, M, V)))
     allowed = True if mask is True else torch.from_numpy(MASK)
@@ -132,7 +132,7 @@ def test_one_graph_under_compile():
 
 
 def test_autocast_keeps_the_value(rng):
-    from cases import K, M, N, V
+    from tests.attnmath.cases import K, M, N, V
 
     Q, Ks, Vs = (torch.from_numpy(rng.standard_normal(s)).float() for s in ((N, K), (M, K), (M, V)))
     exact = at.attention(Q, Ks, Vs)

@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "chapters").rglob("*.ipynb"))
 LONGEST = 12  # lines of a function in a notebook; what is longer belongs into the library
 EXPERIMENT = 30  # unless the cell's metadata "experiment" says which loop of training or measuring is read there, whole

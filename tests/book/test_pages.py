@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from bs4 import BeautifulSoup
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HTML = ROOT / "_build" / "html"
 PAGES = sorted(path for path in HTML.rglob("*.html") if "_static" not in path.parts)
 CHROMIUM = os.environ.get("CHROMIUM") or next(

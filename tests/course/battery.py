@@ -11,24 +11,21 @@ submissions, plus the reference and the stub.
 
 import importlib.util
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
 import nbformat
 
-ROOT = Path(__file__).resolve().parent.parent
+from grading.course_root import exercise_of, grade_id
+from nbreferee.pool import Local
+from nbreferee.sandbox import abilities
+from nbreferee.settings import load
+from nbreferee.trial import reference_answers, trial
+from nbreferee.zygote import Zygote
+
+ROOT = Path(__file__).resolve().parents[2]
 EXERCISES = ROOT / "exercises"
 REPORT = ROOT / "_build" / "wrong-answers.json"
-sys.path.insert(0, str(EXERCISES))
-
-from grading.course_root import exercise_of, grade_id  # noqa: E402
-from nbreferee.pool import Local  # noqa: E402
-from nbreferee.sandbox import abilities  # noqa: E402
-from nbreferee.settings import load  # noqa: E402
-from nbreferee.trial import reference_answers, trial  # noqa: E402
-from nbreferee.zygote import Zygote  # noqa: E402
-
 SETTINGS = load(EXERCISES)
 
 

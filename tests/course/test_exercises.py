@@ -10,9 +10,9 @@ import re
 import nbformat
 import pytest
 
-from battery import EXERCISES, catch, grade, points_of_tests
 from grading.course_root import course_at, exercise_of, grade_id, points_by_exercise
 from nbreferee.job import bound
+from tests.course.battery import EXERCISES, catch, grade, points_of_tests
 
 ONE_PROCESS = re.compile(
     r"\b(tracemalloc|\w*DispatchMode|inspect|gc|weakref|_getframe|grad_fn|saved_tensors|monkeypatch|setflags|globals)\b"

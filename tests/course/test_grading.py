@@ -11,13 +11,13 @@ import pytest
 from nbformat.v4 import new_output
 from nbgrader.validator import Validator
 
-import toyset
-from battery import results
 from grading.course_root import course_at, grade_id
 from grading.validation import plain_error
 from nbreferee.doctor import _database, _guard
 from nbreferee.sandbox import abilities
 from nbreferee.trial import reference_answers
+from tests.course.battery import results
+from tests.nbreferee import toyset
 
 GOOD = {"double_answer": "def double(x):\n    return x + x", "square_answer": "def square(x):\n    return x * x"}
 WALLS = [] if abilities() else ["--unsafe"]

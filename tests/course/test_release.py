@@ -8,11 +8,11 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-import toyset
-from battery import EXERCISES, catch, compose, grade, points_of_tests
 from grading import release
 from grading.course_root import course_at, grade_id
 from grading.release import check_marks, check_source, release_set, secrets
+from tests.course.battery import EXERCISES, catch, compose, grade, points_of_tests
+from tests.nbreferee import toyset
 
 SETS = course_at().assignments()
 

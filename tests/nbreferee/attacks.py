@@ -1,4 +1,4 @@
-"""What a hostile student's process tries, one function each; run by test_referee_sandbox.py behind the walls.
+"""What a hostile student's process tries, one function each; run by test_sandbox.py behind the walls.
 
 `main` is a grader that passes questions on, `serve` a student that answers them. Neither knows the package's student.
 """

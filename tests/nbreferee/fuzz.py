@@ -1,4 +1,6 @@
-"""`python tests/fuzz.py codec|notebook SECONDS`: libFuzzer, by atheris, looks for bytes that a stranger could send.
+"""libFuzzer, by atheris, looks for bytes that a stranger could send and that do harm.
+
+    python tests/nbreferee/fuzz.py codec|notebook SECONDS
 
 What it may find: an error that is not the one agreed upon, an object of a type that the codec's table does not list, a
 notebook that nbformat does not accept, five seconds without an answer, two gigabytes of memory. It ends with an error

@@ -28,7 +28,6 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.api import Gradebook
 
-import toyset
 from nbreferee import batch, cli, export, gate, late
 from nbreferee.autograded import autograded
 from nbreferee.batch import BatchError, CourseFolder, Stopped, grade_assignment, needs_eye
@@ -42,6 +41,9 @@ from nbreferee.results import CellResult, Result, TestResult
 from nbreferee.sandbox import Policy
 from nbreferee.store import Published, Store, StoreError, fingerprint, key_of
 from nbreferee.wire import Channel
+from tests.nbreferee import toyset
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # A zygote without walls that knows how to fail: words in a student's code say how.
 
@@ -869,22 +871,16 @@ SCRIPT = """
 import signal, sys
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started without
-sys.path[:0] = [{tests!r}, *{paths!r}]
-import test_referee_batch as t
+from tests.nbreferee import test_batch as t
 t.batch.fingerprint = lambda packages: "this machine"
 rows = t.grade(Path(sys.argv[1]), log=Path(sys.argv[2]), grace_s=60)  # nothing is given up while this machine is busy
-print(*(f"{{row.student}} {{row.state}} {{row.total}}" for row in rows), sep="\\n")
+print(*(f"{row.student} {row.state} {row.total}" for row in rows), sep="\\n")
 """
 
 
-def script():
-    paths = [str(Path(batch.__file__).parent.parent)]
-    return SCRIPT.format(tests=str(Path(__file__).parent), paths=paths)
-
-
 def start(root, log):
-    command = [sys.executable, "-W", "ignore", "-c", script(), str(root), str(log)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(root), str(log)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 def test_killed_at_any_moment_the_next_run_goes_on(root, prepared, tmp_path, tmp_path_factory):

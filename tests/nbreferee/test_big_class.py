@@ -1,11 +1,6 @@
 """A class that is graded in spite of three kills, as `make grade-big-class` does with a thousand students."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 import grade_big_class
 from nbreferee.sandbox import abilities

@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
+ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
 from grading_class import small_set  # noqa: E402

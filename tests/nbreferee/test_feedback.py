@@ -26,7 +26,7 @@ from nbreferee.feedback import SIZE, feedback, refused, veiled, visible
 from nbreferee.notebook import Answers, Own, answers
 from nbreferee.results import TEST_STATES, Call, CellResult, Result, ResultError, TestResult
 
-SET2 = nbformat.read(Path(__file__).parents[1] / "exercises" / "source" / "set2" / "set2.ipynb", 4)
+SET2 = nbformat.read(Path(__file__).parents[2] / "exercises" / "source" / "set2" / "set2.ipynb", 4)
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = {
     "script": SCRIPT,

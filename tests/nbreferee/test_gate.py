@@ -24,7 +24,7 @@ from nbreferee.gate import Limits, Refused, admit, answers, collect
 from nbreferee.job import bound, plan
 from nbreferee.notebook import Answers, read
 
-SET2 = Path(__file__).parents[1] / "exercises" / "source" / "set2" / "set2.ipynb"
+SET2 = Path(__file__).parents[2] / "exercises" / "source" / "set2" / "set2.ipynb"
 SOURCE = nbformat.read(SET2, 4)
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from hostile import ours, table
-from hostile.assignment import CANARIES, FULL, NONE, release, source
-from hostile.submissions import CLASSES, corpus
+from tests.nbreferee.hostile import ours, table
+from tests.nbreferee.hostile.assignment import CANARIES, FULL, NONE, release, source
+from tests.nbreferee.hostile.submissions import CLASSES, corpus
 
 
 @pytest.fixture(scope="module")

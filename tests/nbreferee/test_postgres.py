@@ -1,14 +1,9 @@
 """The gradebook in PostgreSQL: the same rows as in SQLite, while somebody reads."""
 
 import contextlib
-import sys
 import threading
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
-
 import sqlalchemy as sa
 
 import local_postgres

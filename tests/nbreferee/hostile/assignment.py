@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from toyset import meta
+from tests.nbreferee.toyset import meta
 
 NAME = "small"
 CELL_S = 3

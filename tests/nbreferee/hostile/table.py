@@ -1,7 +1,7 @@
 """The corpus as a table: what each submission does, what plain nbgrader makes of it, and what `nbreferee` does.
 
-``python -m hostile.table --plain`` records plain nbgrader's outcomes (an hour); without the option the recorded
-outcomes and those of the last test run are joined to ``_build/hostile.json`` and printed as Markdown.
+``python -m tests.nbreferee.hostile.table --plain`` records plain nbgrader's outcomes (an hour); without the option the
+recorded outcomes and those of the last test run are joined to ``_build/hostile.json`` and printed as Markdown.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from .assignment import FULL
 from .submissions import CLASSES, corpus
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "chapters" / "instructors" / "hostile.json"
 BUILD = ROOT / "_build" / "hostile.json"
 

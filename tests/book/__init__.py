@@ -1,0 +1,1 @@
+"""Tests of the book: its concordance, the stored outputs of its notebooks, and its built pages."""

@@ -1,0 +1,1 @@
+"""Tests of this course, exercises/: its problem sets, their release, and what they grade."""
