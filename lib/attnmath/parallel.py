@@ -24,6 +24,8 @@ from collections import deque
 from datetime import timedelta
 from pathlib import Path
 
+from attnmath.splitting import check
+
 LAUNCHER = "ATTNMATH_LAUNCHER"  # a variable that tells the processes who started them
 MODES = ("data", "tensor", "pipeline")
 DEFAULTS = {"batch": 8, "length": 12, "width": 16, "heads": 4, "layers": 4, "micro": 4, "vocabulary": 29, "seed": 0}
@@ -254,42 +256,6 @@ def held(order: list) -> int:
     return most
 
 
-def check(mode: str, processes: int, *, batch=None, heads=None, width=None, layers=None, micro=None) -> None:
-    """The sizes fall into as many parts as there are processes."""
-    if width is not None and width % heads:
-        raise ValueError(f"width is {width} and heads {heads}: the heads must divide the width")
-    if mode == "data" and batch % processes:
-        raise ValueError(
-            f"a batch of {batch} does not fall into {processes} equal parts: take a multiple of {processes}, "
-            "or another number of processes"
-        )
-    if mode == "tensor" and heads % processes:
-        raise ValueError(
-            f"heads is {heads}, which {processes} processes cannot share equally: take a multiple of {processes}, or "
-            "another number of processes"
-        )
-    if mode == "pipeline" and layers < processes:
-        raise ValueError(
-            f"layers is {layers}, and each of {processes} stages needs one at least: take {processes} layers or more, "
-            "or fewer processes"
-        )
-    if mode == "pipeline" and (micro < 1 or batch % micro):
-        raise ValueError(f"a batch of {batch} does not fall into {micro} micro-batches: take a divisor of {batch}")
-    if mode == "pipeline" and micro < processes:
-        raise ValueError(
-            f"micro is {micro}, and one forward, one backward needs a micro-batch for each of {processes} stages: take "
-            f"{processes} or more, or fewer processes"
-        )
-
-
-def splittable(options: dict) -> dict:
-    """A model's options, if they are such as its parts can take over."""
-    known = {"norm_first", "norm", "eps", "activation"}
-    if extra := sorted(set(options) - known):
-        raise ValueError(f"model has the options {extra}; split over processes it may have {sorted(known)}")
-    return options
-
-
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -479,9 +445,8 @@ def _join(options, device: str, r: int) -> int:
         if options.stall == r:
             time.sleep(3600)
         sizes = {name: getattr(options, name) for name in DEFAULTS}
-        records = work(
-            options.modes, device=device, dtype=options.dtype, untied=options.untied, timeout=options.timeout, **sizes
-        )
+        how = {"device": device, "dtype": options.dtype, "untied": options.untied, "timeout": options.timeout}
+        records = work(options.modes, sizes, **how)
     finally:
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group()

@@ -5,12 +5,14 @@ Axis sizes all differ, and queries and keys differ in number, so that a swapped 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import attnmath.numpy as an
 from attnmath import shapes
 
 N, M, K, V, A, B = 3, 5, 7, 2, 11, 13  # queries, keys, key width, value width, hidden width, batch
@@ -271,11 +273,11 @@ def turned(function):
     """Multi-head attention with every option at once, the bias last among the arguments."""
 
     def call(world, Q, K, V, params, bias):
-        def rotate(X):
-            return world.rotary(X, base=50.0)
-
-        options = {"key_heads": 2, "rotate": rotate, "bias": bias}
-        return getattr(world, function)(Q, K, V, params, 6, const(world, MASK), **options)
+        turn = partial(world.rotary, base=50.0)
+        if function == "multi_head_sum":
+            return world.multi_head_sum(Q, K, V, params, 6, const(world, MASK), turn=turn, bias=bias)
+        core = partial(world.attention_fused, bias=bias)
+        return world.multi_head_attention(Q, K, V, params, 6, const(world, MASK), attend=core, turn=turn)
 
     return call
 
@@ -307,10 +309,15 @@ def transformer_call(norm_first):
         y = params["embeddings"]["word"]
         positions = positions.to(y.dtype) if isinstance(y, torch.Tensor) else positions.astype(y.dtype)
         source, target, mask = (const(world, X) for X in (IDS, TARGET, PADDING))
-        options = {"positions": positions, "norm_first": norm_first}
+        options = {"embed": partial(world.token_embedding, positions=positions), "join": joint(world, norm_first)}
         return world.transformer(source, target, params, HEADS, mask, **options)
 
     return call
+
+
+def joint(world, norm_first=True, **options):
+    """How sub-layers are joined, for the models."""
+    return partial(world.sublayer, norm_first=norm_first, **options)
 
 
 def sublayer_call(norm_first):
@@ -347,7 +354,7 @@ def sublayer_reference(norm_first):
 
 def without_memory(world, X, params):
     """A decoder layer that has no encoder to look at."""
-    y = world.decoder_layer(X, None, params, HEADS, world.causal_mask(M), norm_first=True)
+    y = world.decoder_layer(X, None, params, HEADS, world.causal_mask(M), join=joint(world))
     if isinstance(y, tuple):
         Y, vjp = y
 
@@ -765,28 +772,30 @@ CASES = [
         "multi_head_attention",
         "dropped",
         tree((B, N, D), (B, M, D), (B, M, D), shapes.attention_shapes(D)),
-        lambda w, Q, K, V, p: w.multi_head_attention(Q, K, V, p, HEADS, drop_weights=given(w, KEEP_WEIGHTS)),
+        lambda w, Q, K, V, p: w.multi_head_attention(
+            Q, K, V, p, HEADS, attend=partial(w.attention, drop=given(w, KEEP_WEIGHTS))
+        ),
         dropped_heads_reference,
     ),
     Case(
         "encoder_layer",
         "dropped",
         tree((B, N, D), shapes.encoder_layer_shapes(D, FF)),
-        lambda w, X, p: w.encoder_layer(X, p, HEADS, drop=given(w, *KEEP[:2])),
+        lambda w, X, p: w.encoder_layer(X, p, HEADS, join=joint(w, False, drop=given(w, *KEEP[:2]))),
         lambda X, p: torch_encoder_layer(X, p, keeps=KEEP[:2]),
     ),
     Case(
         "encoder_layer",
         "dropped-pre-norm",
         tree((B, N, D), shapes.encoder_layer_shapes(D, FF)),
-        lambda w, X, p: w.encoder_layer(X, p, HEADS, norm_first=True, drop=given(w, *KEEP[:2])),
+        lambda w, X, p: w.encoder_layer(X, p, HEADS, join=joint(w, drop=given(w, *KEEP[:2]))),
         lambda X, p: torch_encoder_layer(X, p, True, keeps=KEEP[:2]),
     ),
     Case(
         "decoder_layer",
         "dropped",
         tree((B, N, D), (B, M, D), shapes.decoder_layer_shapes(D, FF)),
-        lambda w, X, Y, p: w.decoder_layer(X, Y, p, HEADS, drop=given(w, *KEEP)),
+        lambda w, X, Y, p: w.decoder_layer(X, Y, p, HEADS, join=joint(w, False, drop=given(w, *KEEP))),
         lambda X, Y, p: torch_decoder_layer(X, Y, p, keeps=KEEP),
     ),
     Case(
@@ -879,14 +888,14 @@ CASES = [
         "multi_head_attention",
         "grouped",
         tree((B, N, D), (B, M, A), (B, M, V), GROUPED),
-        lambda w, *a: w.multi_head_attention(*a, 6, key_heads=2),
+        lambda w, *a: w.multi_head_attention(*a, 6),
         lambda *a: grouped_reference(*a, 6, 2),
     ),
     Case(
         "multi_head_attention",
         "multi-query",
         tree((N, D), (M, D), (M, D), shapes.attention_shapes(D, HEADS, 1)),
-        lambda w, *a: w.multi_head_attention(*a, HEADS, key_heads=1),
+        lambda w, *a: w.multi_head_attention(*a, HEADS),
         lambda *a: grouped_reference(*a, HEADS, 1),
     ),
     Case(
@@ -914,7 +923,7 @@ CASES = [
         "multi_head_sum",
         "grouped",
         tree((B, N, D), (B, M, A), (B, M, V), GROUPED),
-        lambda w, *a: w.multi_head_sum(*a, 6, key_heads=2),
+        lambda w, *a: w.multi_head_sum(*a, 6),
         lambda *a: grouped_reference(*a, 6, 2),
     ),
     Case(
@@ -942,7 +951,7 @@ CASES = [
         "encoder_layer",
         "pre-norm",
         tree((B, N, D), shapes.encoder_layer_shapes(D, FF)),
-        lambda w, X, p: w.encoder_layer(X, p, HEADS, norm_first=True),
+        lambda w, X, p: w.encoder_layer(X, p, HEADS, join=joint(w)),
         lambda X, p: torch_encoder_layer(X, p, True),
     ),
     Case(
@@ -1025,8 +1034,8 @@ CASES = [
     Case(
         "encoder",
         "pre-norm",
-        tree((B, N, D), shapes.encoder_shapes(D, FF, 2, norm=True)),
-        lambda w, X, p: w.encoder(X, p, HEADS, norm_first=True),
+        tree((B, N, D), shapes.encoder_shapes(D, FF, 2, norm=an.layer_norm)),
+        lambda w, X, p: w.encoder(X, p, HEADS, join=joint(w)),
         lambda X, p: torch_stack(X, p, torch_encoder_layer, True),
     ),
     Case(
@@ -1040,7 +1049,7 @@ CASES = [
         "decoder_layer",
         "pre-norm",
         tree((B, M, D), (B, N, D), shapes.decoder_layer_shapes(D, FF)),
-        lambda w, X, Y, p: w.decoder_layer(X, Y, p, HEADS, w.causal_mask(M), norm_first=True),
+        lambda w, X, Y, p: w.decoder_layer(X, Y, p, HEADS, w.causal_mask(M), join=joint(w)),
         lambda X, Y, p: torch_decoder_layer(X, Y, p, True, tgt_mask=FORBIDDEN),
     ),
     Case(
@@ -1053,7 +1062,7 @@ CASES = [
     Case(
         "decoder",
         "plain",
-        tree((B, N, D), (B, M, D), shapes.decoder_shapes(D, FF, 2, norm=True)),
+        tree((B, N, D), (B, M, D), shapes.decoder_shapes(D, FF, 2, norm=an.layer_norm)),
         lambda w, X, Y, p: w.decoder(X, Y, p, HEADS),
         lambda X, Y, p: torch_stack(X, p, lambda X, q, first: torch_decoder_layer(X, Y, q, first)),
         1e-11,
@@ -1085,22 +1094,24 @@ CASES = [
         "decoder_only",
         "tied",
         tree(shapes.decoder_only_shapes(TOKENS, D, FF, 2, POSITIONS)),
-        lambda w, p: w.decoder_only(const(w, IDS), p, HEADS, scale=3.0),
+        lambda w, p: w.decoder_only(const(w, IDS), p, HEADS, embed=partial(w.token_embedding, scale=3.0)),
         decoder_only_reference,
         1e-11,
     ),
     Case(
         "decoder_only",
         "untied",
-        tree(shapes.decoder_only_shapes(TOKENS, D, FF, 2, POSITIONS, norm=True, tie=False)),
-        lambda w, p: w.decoder_only(const(w, IDS), p, HEADS, scale=3.0, norm_first=True),
+        tree(shapes.decoder_only_shapes(TOKENS, D, FF, 2, POSITIONS, norm=an.layer_norm, tie=False)),
+        lambda w, p: w.decoder_only(
+            const(w, IDS), p, HEADS, embed=partial(w.token_embedding, scale=3.0), join=joint(w)
+        ),
         lambda p: decoder_only_reference(p, True),
         1e-11,
     ),
     Case(
         "transformer",
         "shared",
-        tree(shapes.transformer_shapes(TOKENS, D, FF, 2, POSITIONS, norm=True)),
+        tree(shapes.transformer_shapes(TOKENS, D, FF, 2, POSITIONS, norm=an.layer_norm)),
         transformer_call(True),
         lambda p: transformer_reference(p, True),
         1e-11,
@@ -1360,3 +1371,84 @@ CASES = [
         shaped_reference(),
     ),
 ]
+
+
+BAND = np.abs(np.arange(N)[:, None] + M - N - np.arange(M)) <= 1  # each query and the keys next to it
+BAND &= MASK | np.eye(N, M, k=M - N, dtype=bool)  # but every query sees the key where it stands
+
+
+def two_networks(world, X, params):
+    """A block of two steps with one joint, as a function of the input and of all parameters."""
+    steps = {"first": world.feed_forward, "second": partial(world.feed_forward, activation=world.relu)}
+    y = world.block(X, params, steps, joint(world))
+    if isinstance(y, tuple):
+        Y, vjp = y
+        return Y, lambda dY: vjp(dY)[:2]
+    return y
+
+
+def two_networks_reference(X, params):
+    for name, activation in (("first", F.gelu), ("second", F.relu)):
+        norm, network = params[f"{name}_norm"], params[name]
+        Z = F.layer_norm(X, (D,), norm["gain"], norm["bias"])
+        up, down = network["up"], network["down"]
+        X = X + activation(Z @ up["weight"] + up["bias"]) @ down["weight"] + down["bias"]
+    return X
+
+
+def windowed_call(mask=True, biased=False):
+    def call(world, Q, K, V, *bias):
+        core = world.windowed(world.attention_fused, 1)
+        m = mask if mask is True else const(world, mask | np.eye(N, M, k=M - N, dtype=bool))
+        return core(Q, K, V, mask=m, **({"bias": bias[0]} if biased else {}))
+
+    return call
+
+
+def recorded(world, Q, K, V):
+    return world.recording(world.attention_fused, {})(Q, K, V, mask=const(world, MASK))
+
+
+CORES = [
+    Case(
+        "grouped",
+        "six-and-two-heads",
+        draw((B, 6, N, K), (B, 2, M, K), (B, 2, M, V)),
+        lambda w, *a: w.grouped(w.attention)(*a),
+        lambda Q, K, V: F.scaled_dot_product_attention(Q, K, V, enable_gqa=True),
+    ),
+    Case("recording", "masked", draw((B, N, K), (B, M, K), (B, M, V)), recorded, lambda *a: sdpa(*a, MASK)),
+    Case(
+        "windowed",
+        "fewer-queries",
+        draw((B, N, K), (B, M, K), (B, M, V)),
+        windowed_call(),
+        lambda *a: sdpa(*a, np.abs(np.arange(N)[:, None] + M - N - np.arange(M)) <= 1),
+    ),
+    Case(
+        "windowed",
+        "masked",
+        draw((B, N, K), (B, M, K), (B, M, V)),
+        windowed_call(MASK),
+        lambda *a: sdpa(*a, BAND),
+    ),
+    Case(
+        "windowed",
+        "biased",
+        draw((B, N, K), (B, M, K), (B, M, V), (N, M)),
+        windowed_call(MASK, True),
+        lambda *a: biased_reference(*a, BAND),
+    ),
+    Case(
+        "block",
+        "two-networks",
+        tree(
+            (B, N, D),
+            {name: shapes.feed_forward_shapes(D, FF) for name in ("first", "second")}
+            | {f"{name}_norm": shapes.norm_shapes(D) for name in ("first", "second")},
+        ),
+        two_networks,
+        two_networks_reference,
+    ),
+]
+CASES += CORES

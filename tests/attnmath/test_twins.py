@@ -27,6 +27,8 @@ HELPERS |= {"adam", "adam_state", "clip_by_norm"}  # no gradient of their own; t
 HELPERS |= {"unscale"}  # of gradients, which have none; tests/attnmath/test_precision.py
 HELPERS |= {"draw_keep", "random_dropout"}  # masks again; tests/theorems/test_dropout.py
 HELPERS |= {"encode", "decode"}  # the halves of transformer, which its cases see; tests/attnmath/test_cache.py
+HELPERS |= {"own_attention", "cross_attention"}  # steps of a block, which the cases of layers see
+HELPERS |= {"cached"}  # keeps rows and has no gradient; tests/attnmath/test_cache.py
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)

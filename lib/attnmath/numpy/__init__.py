@@ -11,16 +11,17 @@ from attnmath.numpy.attention import (
 from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.numpy.checkpoint import checkpoint
 from attnmath.numpy.convolution import causal_conv
-from attnmath.numpy.decoder import decoder, decoder_layer
+from attnmath.numpy.cores import cached, grouped, recording, share_heads, windowed
+from attnmath.numpy.decoder import cross_attention, decoder, decoder_layer
 from attnmath.numpy.dropout import draw_keep, dropout, random_dropout
 from attnmath.numpy.embedding import bert_embedding, embedding
-from attnmath.numpy.encoder import encoder, encoder_layer
+from attnmath.numpy.encoder import encoder, encoder_layer, own_attention
 from attnmath.numpy.feed_forward import feed_forward, gated_feed_forward
 from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.losses import cross_entropy, smoothed_targets
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.numpy.mixed_precision import scale_loss, unscale
-from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_head_sum, share_heads, split_heads
+from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_head_sum, split_heads
 from attnmath.numpy.normalisation import layer_norm, rms_norm
 from attnmath.numpy.optimisers import adam, adam_state, clip_by_norm
 from attnmath.numpy.positions import sinusoidal_positions
@@ -34,7 +35,7 @@ from attnmath.numpy.relative_positions import (
     relative_score,
     rotary,
 )
-from attnmath.numpy.residuals import sublayer
+from attnmath.numpy.residuals import block, sublayer
 from attnmath.numpy.scoring_functions import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.numpy.self_attention import self_attention
 from attnmath.numpy.shaped import shaped_attention
@@ -62,10 +63,13 @@ __all__ = [
     "attention_weights",
     "bert",
     "bert_embedding",
+    "block",
+    "cached",
     "causal_conv",
     "causal_mask",
     "checkpoint",
     "clip_by_norm",
+    "cross_attention",
     "cross_entropy",
     "decode",
     "decoder",
@@ -83,6 +87,7 @@ __all__ = [
     "gelu",
     "gelu_tanh",
     "general_attention",
+    "grouped",
     "half_to_interleaved",
     "layer_norm",
     "linear",
@@ -94,8 +99,10 @@ __all__ = [
     "multi_head_attention",
     "multi_head_sum",
     "multiplicative_score",
+    "own_attention",
     "padding_mask",
     "random_dropout",
+    "recording",
     "relative_bias",
     "relative_buckets",
     "relative_score",
@@ -122,4 +129,5 @@ __all__ = [
     "unit_norm",
     "unscale",
     "window_mask",
+    "windowed",
 ]

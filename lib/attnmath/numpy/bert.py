@@ -1,13 +1,16 @@
 """The BERT encoder and the sentence embedding on top of it: together, MiniLM."""
 
+from functools import partial
+
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 
 from attnmath import _require
 from attnmath.numpy.embedding import bert_embedding
-from attnmath.numpy.encoder import encoder_layer
-from attnmath.numpy.types import Array, Vjp
-from attnmath.tree import child
+from attnmath.numpy.encoder import encoder
+from attnmath.numpy.normalisation import layer_norm
+from attnmath.numpy.residuals import sublayer
+from attnmath.numpy.types import Array, Vjp, differentiable, like, wide
 
 
 def bert(
@@ -18,6 +21,7 @@ def bert(
     *,
     eps: float = 1e-12,
     record: dict | None = None,
+    **layer,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
     r"""A stack of encoder layers on embedded tokens.
 
@@ -31,6 +35,7 @@ def bert(
     mask : (..., n) boolean, True for a token, False for padding; None if there is no padding.
     eps : of every norm.
     record : a dict that receives ``["layers"]["0"]["attention"]["weights"]`` and so on.
+    layer : further keywords of `encoder`: ``attend``, ``attention``, ``feed_forward``, ``join``.
 
     Returns
     -------
@@ -54,32 +59,19 @@ def bert(
     >>> H.shape
     (1, 3, 4)
     """
-    keys = True if mask is None else _key_mask(mask, ids)
+    keys = True if mask is None else _require.keys(mask, ids)[..., None, None, :]
     X, embedding_vjp = bert_embedding(ids, params["embeddings"], eps)
-    vjps = []
-    for i in range(len(params["layers"])):
-        layer_record = child(record, "layers", str(i))
-        X, vjp = encoder_layer(X, params["layers"][str(i)], heads, keys, eps=eps, record=layer_record)
-        vjps.append(vjp)
+    layer.setdefault("join", partial(sublayer, norm=partial(layer_norm, eps=eps)))
+    H, encoder_vjp = encoder(X, {"layers": params["layers"]}, heads, keys, record=record, **layer)
 
     def vjp(dH):
-        dlayers = {}
-        for i in reversed(range(len(vjps))):
-            dH, dlayers[str(i)] = vjps[i](dH)
-        return {"embeddings": embedding_vjp(dH), "layers": dlayers}
+        dX, dencoder = encoder_vjp(dH)
+        return {"embeddings": embedding_vjp(dX)} | dencoder
 
-    return X, vjp
+    return H, vjp
 
 
-def _key_mask(mask, ids):
-    if getattr(mask, "dtype", None) != np.dtype(bool) or mask.shape != ids.shape:
-        raise ValueError(
-            f"mask has shape {getattr(mask, 'shape', None)} and dtype {getattr(mask, 'dtype', type(mask).__name__)}; "
-            f"expected booleans of ids' shape {ids.shape}, True for a token"
-        )
-    return mask[..., None, None, :]
-
-
+@differentiable
 def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> tuple[Float[Array, "... d"], Vjp]:
     r"""The mean of the rows that are tokens.
 
@@ -110,20 +102,22 @@ def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> tuple[F
     >>> p
     array([2.])
     """
-    _require.floats(H=H)
-    if mask.dtype != np.dtype(bool) or mask.shape != H.shape[:-1]:
-        raise ValueError(f"mask has shape {mask.shape} and dtype {mask.dtype}; expected booleans {H.shape[:-1]}")
+    _require.shapes(H=(H, "... n d"))
+    if getattr(mask, "dtype", None) != np.dtype(bool) or mask.shape != H.shape[:-1]:
+        shape, kind = getattr(mask, "shape", ()), getattr(mask, "dtype", type(mask).__name__)
+        raise ValueError(f"mask has shape {shape} and dtype {kind}; expected booleans {H.shape[:-1]}")
     if not mask.any(-1).all():
         raise ValueError("mask has a row without a token: there is nothing to average")
-    share = (mask / mask.sum(-1, keepdims=True))[..., None].astype(H.dtype)
+    share = like(wide(H), (mask / mask.sum(-1, keepdims=True))[..., None])
     p = (share * H).sum(-2)  # eq:mean-pool
 
     def vjp(dp):
-        return share * dp[..., None, :]  # eq:mean-pool-vjp
+        return like(H, share * dp[..., None, :])  # eq:mean-pool-vjp
 
-    return p, vjp
+    return like(H, p), vjp
 
 
+@differentiable
 def unit_norm(X: Float[Array, "... d"]) -> tuple[Float[Array, "... d"], Vjp]:
     r"""Scale each row to length 1.
 
@@ -154,17 +148,20 @@ def unit_norm(X: Float[Array, "... d"]) -> tuple[Float[Array, "... d"], Vjp]:
     array([0.6, 0.8])
     """
     _require.floats(X=X)
-    r = np.linalg.norm(X, axis=-1, keepdims=True)
-    if (r == 0).any():
+    _require.nonempty("X", X.shape, -1, X.shape[-1], "component")
+    W = wide(X)
+    s = np.abs(W).max(-1, keepdims=True)
+    if (s == 0).any():
         raise ValueError(
-            f"X has a row of zeros at {tuple(np.argwhere(r[..., 0] == 0)[0].tolist())}: it has no direction"
+            f"X has a row of zeros at {tuple(np.argwhere(s[..., 0] == 0)[0].tolist())}: it has no direction"
         )
-    Y = X / r  # eq:unit-norm
+    r = np.linalg.norm(W / s, axis=-1, keepdims=True)  # the squares of W / s neither overflow nor vanish
+    Y = W / s / r  # eq:unit-norm
 
     def vjp(dY):
-        return (dY - Y * (Y * dY).sum(-1, keepdims=True)) / r  # eq:unit-norm-vjp
+        return like(X, (dY - Y * (Y * dY).sum(-1, keepdims=True)) / r / s)  # eq:unit-norm-vjp
 
-    return Y, vjp
+    return like(X, Y), vjp
 
 
 def sentence_embedding(
@@ -172,15 +169,14 @@ def sentence_embedding(
     params: dict,
     heads: int,
     mask: Bool[Array, "... n"],
-    *,
-    eps: float = 1e-12,
-    record: dict | None = None,
+    **options,
 ) -> tuple[Float[Array, "... d"], Vjp]:
     """One unit vector per sentence: BERT, mean of the tokens, length 1.
 
     Parameters
     ----------
-    ids, params, heads, mask, eps, record : as in `bert`; the mask is needed for the mean.
+    ids, params, heads, mask : as in `bert`; the mask is needed for the mean.
+    options : further keywords of `bert`.
 
     Returns
     -------
@@ -204,7 +200,7 @@ def sentence_embedding(
     >>> (Y * Y).sum(-1).round(12)
     array([1.])
     """
-    H, bert_vjp = bert(ids, params, heads, mask, eps=eps, record=record)
+    H, bert_vjp = bert(ids, params, heads, mask, **options)
     p, pool_vjp = mean_pool(H, mask)
     Y, norm_vjp = unit_norm(p)
 

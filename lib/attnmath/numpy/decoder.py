@@ -5,34 +5,41 @@ from functools import partial
 
 from jaxtyping import Bool, Float
 
-from attnmath.cache import filled, kept, length
-from attnmath.numpy.activations import gelu
-from attnmath.numpy.encoder import attend
+from attnmath import wiring
+from attnmath.cache import kept, length
+from attnmath.numpy.attention import attention_fused
+from attnmath.numpy.cores import cached, recording
+from attnmath.numpy.encoder import own_attention
 from attnmath.numpy.feed_forward import feed_forward
 from attnmath.numpy.multi_head import multi_head_attention
 from attnmath.numpy.normalisation import layer_norm
 from attnmath.numpy.relative_positions import relative_bias
-from attnmath.numpy.residuals import normalise, sublayer
-from attnmath.numpy.types import Array, Vjp
+from attnmath.numpy.residuals import block, normalise, sublayer
+from attnmath.numpy.types import Array, Vjp, differentiable
+from attnmath.shapes import declares, decoder_layer_shapes
 from attnmath.tree import child
 
+ATTENTIONS = ("attention", "cross_attention")
 
-def attend_to(memory, params, heads, mask, **options):
-    """Cross-attention as a function of the queries' input alone; vjp: dY -> (dX, dparams, dmemory)."""
 
-    def f(X):
-        keys = None if filled(options.get("cache")) else memory
-        H, attention_vjp = multi_head_attention(X, keys, keys, params, heads, mask, **options)
+def cross_attention(attention: Callable, memory, heads: int, mask, attend: Callable) -> Callable:
+    """Attention to a memory as a step of a `block`: ``f(Z, params) -> (F, vjp)``, vjp: dF -> (dZ, dparams, dmemory)."""
+    keys = None if getattr(attend, "start", 0) else memory  # a cached core that has seen the memory keeps its keys
 
-        def vjp(dH):
-            dQ, dK, dV, dparams = attention_vjp(dH)
-            return dQ, dparams, dK + dV
+    def f(Z, params):
+        F, attention_vjp = attention(Z, keys, keys, params, heads, mask, attend=attend)
 
-        return H, vjp
+        def vjp(dF):
+            dQ, dK, dV, dparams, *rest = attention_vjp(dF)
+            return dQ, dparams, dK + dV, *rest
+
+        return F, vjp
 
     return f
 
 
+@declares(decoder_layer_shapes)
+@differentiable
 def decoder_layer(
     X: Float[Array, "... n d"],
     memory: Float[Array, "... m e"] | None,
@@ -41,18 +48,10 @@ def decoder_layer(
     mask: Bool[Array, "..."] | bool = True,
     memory_mask: Bool[Array, "..."] | bool = True,
     *,
-    norm_first: bool = False,
-    norm: Callable = layer_norm,
-    eps: float = 1e-5,
+    attend: Callable | dict = attention_fused,
+    attention: Callable | dict = multi_head_attention,
     feed_forward: Callable = feed_forward,
-    activation: Callable = gelu,
-    key_heads: int | None = None,
-    rotate: Callable | None = None,
-    bias: Float[Array, "..."] | None = None,
-    drop: Callable | None = None,
-    drop_weights: Callable | None = None,
-    cache: dict | None = None,
-    record: dict | None = None,
+    join: Callable = sublayer,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
     r"""Self-attention, attention to the encoder's output, and a feed-forward network, each with its residual and norm.
 
@@ -69,27 +68,19 @@ def decoder_layer(
     heads : h, divides the width of the queries.
     mask : boolean, broadcasts to (..., h, n, n); True = may attend. A decoder that generates needs `causal_mask`.
     memory_mask : boolean, broadcasts to (..., h, n, m): the source's padding.
-    norm_first : False normalises each sum (post-norm), True each sub-layer's input (pre-norm).
-    norm : ``norm(X, gain[, bias], eps) -> (Y, vjp)``, such as `layer_norm`.
-    eps : of every norm.
-    feed_forward : ``feed_forward(X, params, activation) -> (Y, vjp)``.
-    activation : ``a(X) -> (Y, vjp)``, element by element.
-    key_heads, rotate, bias : of the self-attention, as in `multi_head_attention`.
-    drop : ``drop(X) -> (Y, vjp)``, applied to each sub-layer's value before the sum, such as `random_dropout`.
-    drop_weights : the same for attention weights.
-    cache : a dict, empty at first, that receives the keys and values of the rows so far, ``X`` being the next ones;
-        their self-attention sees both, and the memory's keys and values are computed once. There is no vjp then.
-    record : a dict that receives ``["attention"]["weights"]`` and ``["cross_attention"]["weights"]``.
+    attend, attention : as in `encoder_layer`, or a dict of two, ``{"attention", "cross_attention"}``.
+    feed_forward, join : as in `encoder_layer`.
 
     Returns
     -------
     Y : (..., n, d).
-    vjp : dY -> (dX, dmemory, dparams), and dbias after them if there is a bias; dmemory is None without memory.
+    vjp : dY -> (dX, dmemory, dparams), and after them what the vjp of self-attention's core has to say, such as dbias;
+        dmemory is None without memory.
 
     Raises
     ------
     ValueError
-        As `multi_head_attention`, `layer_norm` and `feed_forward`.
+        As `encoder_layer`.
 
     References
     ----------
@@ -104,30 +95,22 @@ def decoder_layer(
     >>> Y.shape
     (3, 4)
     """
-    joint = {"norm_first": norm_first, "norm": norm, "eps": eps, "drop": drop}
-    options = {"key_heads": key_heads, "drop_weights": drop_weights}
-    own = {"rotate": rotate, "bias": bias, "record": child(record, "attention"), "cache": kept(cache, "attention")}
-    attention = attend(params["attention"], heads, mask, **options, **own)
-    A, attention_vjp = sublayer(X, attention, params["attention_norm"], **joint)  # eq:decoder-self
-    C, cross_vjp = A, None
+    own, across = ([wiring.part_of(parts, 0, name) for parts in (attention, attend)] for name in ATTENTIONS)
+    steps = {"attention": own_attention(own[0], heads, mask, own[1])}  # eq:decoder-self
     if memory is not None:
-        own = {"record": child(record, "cross_attention"), "cache": kept(cache, "cross_attention")}
-        cross = attend_to(memory, params["cross_attention"], heads, memory_mask, **options, **own)
-        C, cross_vjp = sublayer(A, cross, params["cross_attention_norm"], **joint)  # eq:decoder-cross
-    network = partial(feed_forward, params=params["feed_forward"], activation=activation)
-    Y, network_vjp = sublayer(C, network, params["feed_forward_norm"], **joint)  # eq:decoder-feed-forward
+        steps["cross_attention"] = cross_attention(across[0], memory, heads, memory_mask, across[1])  # eq:decoder-cross
+    steps["feed_forward"] = feed_forward  # eq:decoder-feed-forward
+    Y, block_vjp = block(X, params, steps, join)
 
     def vjp(dY):
-        dparams, dmemory = {}, None
-        dX, dparams["feed_forward_norm"], dparams["feed_forward"] = network_vjp(dY)
-        if cross_vjp:
-            dX, dparams["cross_attention_norm"], dparams["cross_attention"], dmemory = cross_vjp(dX)
-        dX, dparams["attention_norm"], dparams["attention"], *dbias = attention_vjp(dX)
-        return dX, dmemory, dparams, *dbias
+        dX, dparams, rest = block_vjp(dY)
+        dmemory = rest["cross_attention"][0] if "cross_attention" in rest else None
+        return dX, dmemory, dparams, *rest["attention"]
 
     return Y, vjp
 
 
+@differentiable
 def decoder(
     X: Float[Array, "... n d"],
     memory: Float[Array, "... m e"] | None,
@@ -136,12 +119,12 @@ def decoder(
     mask: Bool[Array, "..."] | bool = True,
     memory_mask: Bool[Array, "..."] | bool = True,
     *,
+    attend: Callable | dict | list = attention_fused,
     norm: Callable = layer_norm,
-    eps: float = 1e-5,
-    distance: int = 128,
+    relative: Callable = relative_bias,
     cache: dict | None = None,
     record: dict | None = None,
-    **options,
+    **layer,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
     r"""Decoder layers, one after the other, all looking at the same memory.
 
@@ -154,11 +137,15 @@ def decoder(
     memory : (..., m, e), M, or None.
     params : ``{"layers": {"0", "1", …}}``; with ``"norm"`` the sum at the end is normalised, as pre-norm needs; with
         ``"relative"`` (buckets, h) every layer's self-attention gets that causal `relative_bias`.
-    heads, mask, memory_mask, norm, eps : as in `decoder_layer`.
-    distance : of `relative_bias`.
-    cache : as in `decoder_layer`, for all layers; `attnmath.cache.length` says how many rows it holds.
-    record : a dict that receives ``["layers"]["0"]["attention"]["weights"]`` and so on.
-    options : further keywords of `decoder_layer`.
+    heads, mask, memory_mask : as in `decoder_layer`.
+    attend : the core as in `decoder_layer`, a dict of two, or a list of these, one for each layer.
+    norm : of the sum at the end, ``norm(X, gain[, bias]) -> (Y, vjp)``.
+    relative : ``relative(table, n, m, causal=True) -> (B, vjp)``, such as ``partial(relative_bias, distance=64)``.
+    cache : a dict, empty at first, that receives the keys and values of the rows so far, ``X`` being the next ones;
+        their self-attention sees both, and the memory's keys and values are computed once. There is no vjp then.
+        `attnmath.cache.length` says how many rows it holds.
+    record : a dict that receives ``["layers"]["0"]["attention"]["weights"]`` and so on, and those of cross-attention.
+    layer : further keywords of `decoder_layer`: ``attention``, ``feed_forward``, ``join``.
 
     Returns
     -------
@@ -183,28 +170,37 @@ def decoder(
     >>> Y.shape
     (3, 4)
     """
-    vjps, shared, shared_vjp, norm_vjp = [], {}, None, None
+    wiring.stack(params)
+    vjps, B, bias_vjp, norm_vjp = [], None, None, None
     if "relative" in params:
         n, m = X.shape[-2], X.shape[-2] + length(cache)
-        shared["bias"], shared_vjp = relative_bias(params["relative"], n, m, distance, causal=True)
+        B, bias_vjp = relative(params["relative"], n, m, causal=True)
     for i in range(len(params["layers"])):
-        ours = {"record": child(record, "layers", str(i)), "cache": child(cache, "layers", str(i))}
-        layer = {"norm": norm, "eps": eps, **ours, **shared, **options}
-        X, layer_vjp = decoder_layer(X, memory, params["layers"][str(i)], heads, mask, memory_mask, **layer)
+        cores = {name: wiring.part_of(attend, i, name) for name in ATTENTIONS}
+        if B is not None:
+            cores["attention"] = partial(cores["attention"], bias=B)
+        for name in cores if memory is not None else ATTENTIONS[:1]:
+            if record is not None:
+                cores[name] = recording(cores[name], child(record, "layers", str(i), name))
+            if cache is not None:
+                cores[name] = cached(cores[name], kept(child(cache, "layers", str(i)), name))
+        X, layer_vjp = decoder_layer(
+            X, memory, params["layers"][str(i)], heads, mask, memory_mask, attend=cores, **layer
+        )
         vjps.append(layer_vjp)
     if "norm" in params:
-        X, norm_vjp = normalise(X, params["norm"], norm, eps)
+        X, norm_vjp = normalise(X, params["norm"], norm)
 
     def vjp(dX):
         dparams, dbias, dmemories = {"layers": {}}, [], []
         if norm_vjp:
             dX, dparams["norm"] = norm_vjp(dX)
         for i in reversed(range(len(vjps))):
-            dX, dmemory, dparams["layers"][str(i)], *dshared = vjps[i](dX)
+            dX, dmemory, dparams["layers"][str(i)], *rest = vjps[i](dX)
             dmemories.append(dmemory)
-            dbias += dshared
-        if shared_vjp:
-            dparams["relative"] = shared_vjp(sum(dbias))
+            dbias += rest[-1:]
+        if bias_vjp:
+            dparams["relative"] = bias_vjp(sum(dbias))
         return dX, None if memory is None else sum(dmemories), dparams
 
     return X, vjp

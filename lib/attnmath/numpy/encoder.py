@@ -5,48 +5,46 @@ from functools import partial
 
 from jaxtyping import Bool, Float
 
-from attnmath.numpy.activations import gelu
+from attnmath import wiring
+from attnmath.numpy.attention import attention_fused
+from attnmath.numpy.cores import recording
 from attnmath.numpy.feed_forward import feed_forward
 from attnmath.numpy.multi_head import multi_head_attention
 from attnmath.numpy.normalisation import layer_norm
 from attnmath.numpy.relative_positions import relative_bias
-from attnmath.numpy.residuals import normalise, sublayer
-from attnmath.numpy.types import Array, Vjp
+from attnmath.numpy.residuals import block, normalise, sublayer
+from attnmath.numpy.types import Array, Vjp, differentiable
+from attnmath.shapes import declares, encoder_layer_shapes
 from attnmath.tree import child
 
 
-def attend(params, heads, mask, **options):
-    """Self-attention as a function of its input alone; vjp: dY -> (dX, dparams[, dbias])."""
+def own_attention(attention: Callable, heads: int, mask, attend: Callable) -> Callable:
+    """Self-attention as a step of a `block`: ``f(Z, params) -> (F, vjp)``, vjp: dF -> (dZ, dparams, …)."""
 
-    def f(X):
-        H, attention_vjp = multi_head_attention(X, X, X, params, heads, mask, **options)
+    def f(Z, params):
+        F, attention_vjp = attention(Z, Z, Z, params, heads, mask, attend=attend)
 
-        def vjp(dH):
-            dQ, dK, dV, *rest = attention_vjp(dH)
+        def vjp(dF):
+            dQ, dK, dV, *rest = attention_vjp(dF)
             return dQ + dK + dV, *rest
 
-        return H, vjp
+        return F, vjp
 
     return f
 
 
+@declares(encoder_layer_shapes)
+@differentiable
 def encoder_layer(
     X: Float[Array, "... n d"],
     params: dict,
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
     *,
-    norm_first: bool = False,
-    norm: Callable = layer_norm,
-    eps: float = 1e-5,
+    attend: Callable = attention_fused,
+    attention: Callable = multi_head_attention,
     feed_forward: Callable = feed_forward,
-    activation: Callable = gelu,
-    key_heads: int | None = None,
-    rotate: Callable | None = None,
-    bias: Float[Array, "..."] | None = None,
-    drop: Callable | None = None,
-    drop_weights: Callable | None = None,
-    record: dict | None = None,
+    join: Callable = sublayer,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
     r"""Self-attention and a feed-forward network, each added to its input and normalised.
 
@@ -60,25 +58,21 @@ def encoder_layer(
         `attnmath.shapes.encoder_layer_shapes`.
     heads : h, divides the width of the queries.
     mask : boolean, broadcasts to (..., h, n, n); True = may attend.
-    norm_first : False normalises each sum (post-norm), True each sub-layer's input (pre-norm).
-    norm : ``norm(X, gain[, bias], eps) -> (Y, vjp)``, such as `layer_norm`.
-    eps : of every norm.
-    feed_forward : ``feed_forward(X, params, activation) -> (Y, vjp)``.
-    activation : ``a(X) -> (Y, vjp)``, element by element.
-    key_heads, rotate, bias : of the self-attention, as in `multi_head_attention`.
-    drop : ``drop(X) -> (Y, vjp)``, applied to each sub-layer's value before the sum, such as `random_dropout`.
-    drop_weights : the same for attention weights.
-    record : a dict that receives ``["attention"]["weights"]``.
+    attend : the core, ``attend(Q, K, V, mask=…) -> (O, vjp)`` on heads, such as `attention_fused` or
+        ``partial(attention, drop=…)``.
+    attention : what surrounds the core, such as ``partial(multi_head_attention, turn=rotary)``.
+    feed_forward : ``feed_forward(X, params) -> (Y, vjp)``, such as ``partial(feed_forward, activation=relu)``.
+    join : how each of the two is joined to its input, such as ``partial(sublayer, norm_first=True, norm=rms_norm)``.
 
     Returns
     -------
     Y : (..., n, d).
-    vjp : dY -> (dX, dparams), and dbias after them if there is a bias.
+    vjp : dY -> (dX, dparams), and after them what the core's vjp has to say, such as dbias.
 
     Raises
     ------
     ValueError
-        As `multi_head_attention`, `layer_norm` and `feed_forward`.
+        As `multi_head_attention`, `layer_norm` and `feed_forward`; if params lack a branch or have another.
 
     References
     ----------
@@ -94,34 +88,32 @@ def encoder_layer(
     >>> Y.shape
     (3, 4)
     """
-    joint = {"norm_first": norm_first, "norm": norm, "eps": eps, "drop": drop}
-    options = {"key_heads": key_heads, "drop_weights": drop_weights}
-    own = {"rotate": rotate, "bias": bias, "record": child(record, "attention")}
-    attention = attend(params["attention"], heads, mask, **options, **own)
-    A, attention_vjp = sublayer(X, attention, params["attention_norm"], **joint)  # eq:encoder-attention
-    network = partial(feed_forward, params=params["feed_forward"], activation=activation)
-    Y, network_vjp = sublayer(A, network, params["feed_forward_norm"], **joint)  # eq:encoder-feed-forward
+    attention, attend = (wiring.part_of(parts, 0, "attention") for parts in (attention, attend))
+    steps = {
+        "attention": own_attention(attention, heads, mask, attend),  # eq:encoder-attention
+        "feed_forward": feed_forward,  # eq:encoder-feed-forward
+    }
+    Y, block_vjp = block(X, params, steps, join)
 
     def vjp(dY):
-        dparams = {}
-        dA, dparams["feed_forward_norm"], dparams["feed_forward"] = network_vjp(dY)
-        dX, dparams["attention_norm"], dparams["attention"], *dbias = attention_vjp(dA)
-        return dX, dparams, *dbias
+        dX, dparams, rest = block_vjp(dY)
+        return dX, dparams, *rest["attention"]
 
     return Y, vjp
 
 
+@differentiable
 def encoder(
     X: Float[Array, "... n d"],
     params: dict,
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
     *,
+    attend: Callable | dict | list = attention_fused,
     norm: Callable = layer_norm,
-    eps: float = 1e-5,
-    distance: int = 128,
+    relative: Callable = relative_bias,
     record: dict | None = None,
-    **options,
+    **layer,
 ) -> tuple[Float[Array, "... n d"], Vjp]:
     r"""Encoder layers, one after the other.
 
@@ -132,10 +124,13 @@ def encoder(
     X : (..., n, d) embedded tokens.
     params : ``{"layers": {"0", "1", …}}``; with ``"norm"`` the sum at the end is normalised, as pre-norm needs; with
         ``"relative"`` (buckets, h) every layer gets that `relative_bias`.
-    heads, mask, norm, eps : as in `encoder_layer`.
-    distance : of `relative_bias`.
+    heads, mask : as in `encoder_layer`.
+    attend : the core as in `encoder_layer`, or a list of cores, one for each layer.
+    norm : of the sum at the end, ``norm(X, gain[, bias]) -> (Y, vjp)``.
+    relative : ``relative(table, n, m) -> (B, vjp)``, such as ``partial(relative_bias, distance=64)``; the cores take B
+        as ``bias``.
     record : a dict that receives ``["layers"]["0"]["attention"]["weights"]`` and so on.
-    options : further keywords of `encoder_layer`.
+    layer : further keywords of `encoder_layer`: ``attention``, ``feed_forward``, ``join``.
 
     Returns
     -------
@@ -155,30 +150,33 @@ def encoder(
     --------
     >>> import numpy as np
     >>> from attnmath.shapes import encoder_shapes, random_tree
-    >>> params = random_tree(encoder_shapes(4, 8, layers=2, norm=True), np.random.default_rng(0))
-    >>> Y, vjp = encoder(np.eye(3, 4), params, 2, norm_first=True)
+    >>> params = random_tree(encoder_shapes(4, 8, layers=2, norm=layer_norm), np.random.default_rng(0))
+    >>> Y, vjp = encoder(np.eye(3, 4), params, 2, join=partial(sublayer, norm_first=True))
     >>> Y.shape
     (3, 4)
     """
-    vjps, shared, shared_vjp, norm_vjp = [], {}, None, None
+    wiring.stack(params)
+    vjps, B, bias_vjp, norm_vjp = [], None, None, None
     if "relative" in params:
-        shared["bias"], shared_vjp = relative_bias(params["relative"], X.shape[-2], X.shape[-2], distance)
+        B, bias_vjp = relative(params["relative"], X.shape[-2], X.shape[-2])
     for i in range(len(params["layers"])):
-        layer = {"norm": norm, "eps": eps, "record": child(record, "layers", str(i)), **shared, **options}
-        X, layer_vjp = encoder_layer(X, params["layers"][str(i)], heads, mask, **layer)
+        core = wiring.part_of(attend, i, "attention")
+        core = partial(core, bias=B) if B is not None else core
+        core = core if record is None else recording(core, child(record, "layers", str(i), "attention"))
+        X, layer_vjp = encoder_layer(X, params["layers"][str(i)], heads, mask, attend=core, **layer)
         vjps.append(layer_vjp)
     if "norm" in params:
-        X, norm_vjp = normalise(X, params["norm"], norm, eps)
+        X, norm_vjp = normalise(X, params["norm"], norm)
 
     def vjp(dX):
         dparams, dbias = {"layers": {}}, []
         if norm_vjp:
             dX, dparams["norm"] = norm_vjp(dX)
         for i in reversed(range(len(vjps))):
-            dX, dparams["layers"][str(i)], *dshared = vjps[i](dX)
-            dbias += dshared
-        if shared_vjp:
-            dparams["relative"] = shared_vjp(sum(dbias))
+            dX, dparams["layers"][str(i)], *rest = vjps[i](dX)
+            dbias += rest[-1:]
+        if bias_vjp:
+            dparams["relative"] = bias_vjp(sum(dbias))
         return dX, dparams
 
     return X, vjp

@@ -8,8 +8,10 @@ from attnmath import _require
 from attnmath.numpy.activations import gelu, silu
 from attnmath.numpy.linear import affine
 from attnmath.numpy.types import Array, Vjp
+from attnmath.shapes import declares, feed_forward_shapes, gated_feed_forward_shapes
 
 
+@declares(feed_forward_shapes)
 def feed_forward(
     X: Float[Array, "... n d"], params: dict, activation: Callable = gelu
 ) -> tuple[Float[Array, "... n e"], Vjp]:
@@ -56,6 +58,7 @@ def feed_forward(
     return Y, vjp
 
 
+@declares(gated_feed_forward_shapes)
 def gated_feed_forward(
     X: Float[Array, "... n d"], params: dict, activation: Callable = silu
 ) -> tuple[Float[Array, "... n e"], Vjp]:

@@ -1,41 +1,35 @@
 """Multi-head attention: the readable sum over heads, and the fused form with all heads side by side in one matrix."""
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from attnmath import _require
-from attnmath.cache import KeyValueCache, no_vjp
-from attnmath.numpy.attention import attention, attention_fused, attention_weights
+from attnmath import _require, wiring
+from attnmath.numpy.attention import attention, attention_fused
+from attnmath.numpy.cores import grouped
 from attnmath.numpy.linear import affine
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath.numpy.residuals import normalise
+from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
+from attnmath.shapes import attention_shapes, declares
+from attnmath.tree import add, map_tree
 
 INPUTS = ("query", "key", "value")
 
 
 def split_heads(X: Float[Array, "... n d"], heads: int) -> Float[Array, "... h n k"]:
     """Cut the width into heads and put them before the rows: (..., n, h k) to (..., h, n, k)."""
-    return X.reshape(*X.shape[:-1], heads, -1).swapaxes(-2, -3)
+    return X.reshape(*X.shape[:-1], heads, X.shape[-1] // heads).swapaxes(-2, -3)
 
 
 def merge_heads(X: Float[Array, "... h n k"]) -> Float[Array, "... n d"]:
     """Undo `split_heads`."""
     X = X.swapaxes(-2, -3)
-    return X.reshape(*X.shape[:-2], -1)
+    return X.reshape(*X.shape[:-2], X.shape[-2] * X.shape[-1])
 
 
-def share_heads(X: Float[Array, "... g m k"], times: int) -> Float[Array, "... h m k"]:
-    """Repeat each key or value head for the queries of its group: (..., g, m, k) to (..., g times, m, k)."""
-    return X if times == 1 else np.repeat(X, times, -3)  # eq:grouped-heads
-
-
-def unshare_heads(dX, times):
-    """The transpose of `share_heads`: a head used several times receives the sum of the cotangents."""
-    return dX if times == 1 else dX.reshape(*dX.shape[:-3], -1, times, *dX.shape[-2:]).sum(-3)  # eq:grouped-heads-vjp
-
-
+@declares(attention_shapes)
+@differentiable
 def multi_head_attention(
     Q: Float[Array, "... n d"],
     K: Float[Array, "... m e"] | None,
@@ -44,13 +38,9 @@ def multi_head_attention(
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
     *,
-    key_heads: int | None = None,
-    rotate: Callable | None = None,
-    bias: Float[Array, "..."] | None = None,
-    drop_weights: Callable | None = None,
-    cache: KeyValueCache | None = None,
-    empty_rows: str = "error",
-    record: dict | None = None,
+    attend: Callable = attention_fused,
+    turn: Callable | None = None,
+    norm: Callable | None = None,
 ) -> tuple[Float[Array, "... n o"], Vjp]:
     r"""Attention in h subspaces at once.
 
@@ -62,24 +52,23 @@ def multi_head_attention(
     Q, K, V : (..., n, d), (..., m, e), (..., m, c); self-attention passes one array three times.
     params : ``{"query", "key", "value", "output"}``, each ``{"weight", "bias"}``, of the widths (d, h k), (e, g k),
         (c, g v), (h v, o), see `attnmath.shapes.attention_shapes`; head i has the columns ``i k, …, (i + 1) k - 1``.
-        Any of the biases may be missing.
+        Any of the biases may be missing. Each of the g heads of keys and values, g a divisor of h, is shared by h / g
+        query heads: g = h is multi-head attention, 1 multi-query attention, and between them lies grouped-query
+        attention.
     heads : h.
     mask : boolean, broadcasts to (..., h, n, m); True = may attend. A padding mask of a batch is (b, 1, 1, m).
-    key_heads : g, divides h: as many heads for keys and values, each shared by h / g query heads. None is h, multi-head
-        attention; 1 is multi-query attention; between them lies grouped-query attention.
-    rotate : ``rotate(X) -> (Y, vjp)``, applied to the queries (..., h, n, k) and the keys (..., g, m, k) of the heads,
-        such as `rotary`; None leaves them.
-    bias : broadcasts to (..., h, n, m), added to the scaled scores; None adds nothing.
-    drop_weights : ``drop(P) -> (P', vjp)``, applied to the weights, such as `random_dropout`; None leaves them.
-    cache : keys and values of earlier rows, which come before K's and V's; those are added to it. With K and V None
-        the cache alone is attended to. There is no vjp then. ``rotate`` is called with ``start``.
-    empty_rows : a query that may attend to nothing is an ``"error"``, or gets zeros from each head with ``"zero"``.
-    record : a dict that receives ``"weights"``, P (..., h, n, m).
+    attend : the core, ``attend(Q, K, V, mask=…) -> (O, vjp)`` on the heads, given a mask where there is one:
+        `attention_fused`, ``partial(attention, drop=…)``, ``cached(attention_fused, cache)`` and so on.
+    turn : ``turn(X) -> (Y, vjp)``, applied to the queries (..., h, n, k) and the keys (..., g, m, k) of the heads, such
+        as `rotary`; with a cached core it is called with ``start``, the position of the first new row. None leaves
+        them.
+    norm : ``norm(X, gain) -> (Y, vjp)``, such as `rms_norm`, applied to the queries and keys of the heads before they
+        are turned, with ``params["query_norm"]`` and ``params["key_norm"]``, ``{"gain" (k,)}``; None leaves them.
 
     Returns
     -------
     O : (..., n, o).
-    vjp : dO -> (dQ, dK, dV, dparams), and dbias after them if there is a bias.
+    vjp : dO -> (dQ, dK, dV, dparams), and after them what the core's vjp has to say, such as dbias.
 
     Raises
     ------
@@ -88,7 +77,8 @@ def multi_head_attention(
 
     References
     ----------
-    Vaswani et al. (2017), section 3.2.2; Ainslie et al. (2023) for g < h. Chapter 4, eq:multi-head.
+    Vaswani et al. (2017), section 3.2.2; Ainslie et al. (2023) for g < h; Henry et al. (2020) for the norm. Chapter 4,
+    eq:multi-head.
 
     Examples
     --------
@@ -99,54 +89,57 @@ def multi_head_attention(
     array([[0.731, 0.5  ],
            [0.5  , 0.731]])
     """
-    _require.keys_or_cache(K, V, cache)
-    g = _require.head_sizes(params, heads, key_heads)
-    projected, vjps, counts = {}, {}, {"query": heads, "key": g, "value": g}
-    turn = {"query": rotate or _stay, "key": rotate or _stay, "value": _stay}
-    if cache is not None:
-        q, k, v = _with_cache(Q, K, V, params, heads, g, cache, rotate)
-    else:
-        _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
-        for name, X in zip(INPUTS, (Q, K, V), strict=True):
-            Y, vjps[name] = affine(X, params[name])
-            Y, turn[name] = turn[name](split_heads(Y, counts[name]))
-            projected[name] = share_heads(Y, heads // counts[name])
-        q, k, v = projected.values()
-    if record is not None:
-        record["weights"], _ = attention_weights(q, k, mask, bias=bias, empty_rows=empty_rows)
-    attend = attention_fused if drop_weights is None else partial(attention, drop=drop_weights)
-    H, head_vjp = attend(q, k, v, mask, bias=bias, empty_rows=empty_rows)  # eq:head
-    O, vjps["output"] = affine(merge_heads(H), params["output"])  # eq:multi-head
+    start = getattr(attend, "start", 0)
+    g = wiring.head_counts(params, heads, norm)
+    wiring.inputs(Q, K, V, start)
+    projected, vjps, counts = [], {}, {"query": heads, "key": g, "value": g}
+    for name, X in zip(INPUTS, (Q, K, V), strict=True):
+        Y, vjps[name] = (None, None) if X is None else _project(X, params, name, counts[name], norm, turn, start)
+        projected.append(Y)
+    H, head_vjp = grouped(attend)(*projected, **({} if mask is True else {"mask": mask}))  # eq:head
+    O, out_vjp = affine(merge_heads(H), params["output"])  # eq:multi-head
 
     def vjp(dO):
         dinputs, dparams = [], {}
-        dH, dparams["output"] = vjps["output"](dO)
+        dH, dparams["output"] = out_vjp(dO)
         dheads = head_vjp(split_heads(dH, heads))  # eq:multi-head-vjp
-        for name, dhead in zip(INPUTS, dheads, strict=False):  # a fourth is the bias's
-            dhead = turn[name](unshare_heads(dhead, heads // counts[name]))
-            dX, dparams[name] = vjps[name](merge_heads(dhead))
+        for name, dhead in zip(INPUTS, dheads, strict=False):  # what follows belongs to the core
+            dX, dleaves = vjps[name](dhead)
             dinputs.append(dX)
+            dparams |= dleaves
         return *dinputs, dparams, *dheads[3:]
 
-    return O, vjp if cache is None else no_vjp
+    return O, vjp
 
 
-def _with_cache(Q, K, V, params, heads, g, cache, rotate):
-    """Queries of the new rows, keys and values of all rows so far: each row's are computed once, and kept."""
+def _project(X, params, name, count, norm, turn, start):
+    """Queries, keys or values of all heads, (..., count, n, k); vjp: dY -> (dX, dparams of this name)."""
+    Y, linear_vjp = affine(X, params[name])
+    Y, prepare_vjp = _prepare(split_heads(Y, count), params, name, norm, turn, start)
 
-    def project(X, name, count, turn=None):
-        Y = split_heads(affine(X, params[name])[0], count)
-        return Y if turn is None else turn(Y, start=start)[0]
+    def vjp(dY):
+        dY, dnorm = prepare_vjp(dY)
+        dX, dleaf = linear_vjp(merge_heads(dY))
+        return dX, {name: dleaf} | dnorm
 
-    start = cache.length
-    q = project(Q, "query", heads, rotate)
-    k, v = cache.kept if K is None else cache.append(project(K, "key", g, rotate), project(V, "value", g))
-    return q, share_heads(k, heads // g), share_heads(v, heads // g)
+    return Y, vjp
 
 
-def _stay(X):
-    """The rotation of a model that has none."""
-    return X, lambda dY: dY
+def _prepare(Y, params, name, norm, turn, start):
+    """What happens to queries and keys before they meet: the norm, then the turn."""
+    norm_vjp = turn_vjp = None
+    if name != "value" and norm is not None:
+        Y, norm_vjp = normalise(Y, params[f"{name}_norm"], norm)
+    if name != "value" and turn is not None:
+        Y, turn_vjp = turn(Y, start=start) if start else turn(Y)
+
+    def vjp(dY):
+        dY, dparams = dY if turn_vjp is None else turn_vjp(dY), {}
+        if norm_vjp is not None:
+            dY, dparams[f"{name}_norm"] = norm_vjp(dY)
+        return dY, dparams
+
+    return Y, vjp
 
 
 def _columns(leaf, columns):
@@ -154,6 +147,7 @@ def _columns(leaf, columns):
     return {name: X[..., columns] for name, X in leaf.items()}
 
 
+@differentiable
 def multi_head_sum(
     Q: Float[Array, "... n d"],
     K: Float[Array, "... m e"],
@@ -162,8 +156,8 @@ def multi_head_sum(
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
     *,
-    key_heads: int | None = None,
-    rotate: Callable | None = None,
+    turn: Callable | None = None,
+    norm: Callable | None = None,
     bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> tuple[Float[Array, "... n o"], Vjp]:
@@ -174,7 +168,8 @@ def multi_head_sum(
 
     Parameters
     ----------
-    Q, K, V, params, heads, mask, key_heads, rotate, bias, empty_rows : as in `multi_head_attention`.
+    Q, K, V, params, heads, mask, turn, norm : as in `multi_head_attention`.
+    bias, empty_rows : of each head, as in `attention`; the bias broadcasts to (..., h, n, m).
 
     Returns
     -------
@@ -200,12 +195,11 @@ def multi_head_sum(
            [0.5  , 0.731]])
     """
     sizes = _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
-    g = _require.head_sizes(params, heads, key_heads)
+    g = wiring.head_counts(params, heads, norm)
     shape = (*sizes["..."], heads, sizes["n"], sizes["m"])
     _require.mask(mask, shape)
     _require.bias(bias, shape, Q)
     counts = dict(zip(INPUTS, (heads, g, g), strict=True))
-    turn = {"query": rotate or _stay, "key": rotate or _stay, "value": _stay}
     Wo = params["output"]["weight"].reshape(heads, -1, params["output"]["weight"].shape[-1])
     O, pieces = params["output"].get("bias", 0), []
     for i in range(heads):
@@ -214,19 +208,17 @@ def multi_head_sum(
             k = params[name]["weight"].shape[-1] // counts[name]
             j = i * counts[name] // heads  # the key head of query head i
             mine[name] = slice(j * k, (j + 1) * k)
-            Y, vjp = affine(X, _columns(params[name], mine[name]))
-            Y, turn_vjp = turn[name](Y)
+            Y, linear_vjp = affine(X, _columns(params[name], mine[name]))
+            Y, prepare_vjp = _prepare(Y, params, name, norm, turn, start=0)
             projected.append(Y)
-            vjps.append((vjp, turn_vjp))
-        H, head_vjp = attention(
-            *projected, _of_head(mask, i), bias=None if bias is None else bias[_head(bias, i)], empty_rows=empty_rows
-        )
+            vjps.append((linear_vjp, prepare_vjp))
+        own = {"bias": None if bias is None else bias[_head(bias, i)], "empty_rows": empty_rows}
+        H, head_vjp = attention(*projected, _of_head(mask, i), **own)
         O = O + H @ Wo[i]  # eq:multi-head-sum
         pieces.append((mine, vjps, H, head_vjp))
 
     def vjp(dO):
-        dinputs = [np.zeros_like(X) for X in (Q, K, V)]
-        dparams = {name: {leaf: np.zeros_like(X) for leaf, X in p.items()} for name, p in params.items()}
+        dinputs, dparams = [np.zeros_like(X) for X in (Q, K, V)], map_tree(np.zeros_like, params)
         dbias = () if bias is None else (np.zeros_like(bias),)
         dWo = dparams["output"]["weight"].reshape(Wo.shape)
         if "bias" in dparams["output"]:
@@ -235,9 +227,11 @@ def multi_head_sum(
             dWo[i] = sum_to(T(H) @ dO, Wo[i].shape)
             dheads = head_vjp(dO @ Wo[i].T)
             for a, name in enumerate(INPUTS):
-                linear_vjp, turn_vjp = vjps[a]
-                dX, dleaf = linear_vjp(turn_vjp(dheads[a]))
+                linear_vjp, prepare_vjp = vjps[a]
+                dY, dnorm = prepare_vjp(dheads[a])
+                dX, dleaf = linear_vjp(dY)
                 dinputs[a] += dX
+                dparams |= {key: add(dparams[key], dvalue) for key, dvalue in dnorm.items()}
                 for leaf, dvalue in dleaf.items():
                     dparams[name][leaf][..., mine[name]] += dvalue
             if bias is not None:

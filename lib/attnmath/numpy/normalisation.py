@@ -1,12 +1,16 @@
 """Norms: each row brought to a common size."""
 
+import math
+
 import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, Vjp, differentiable, sum_to
+from attnmath.numpy.types import Array, Vjp, differentiable, like, sum_to, wide
+from attnmath.shapes import declares, gain_shapes, norm_shapes
 
 
+@declares(norm_shapes)
 @differentiable
 def layer_norm(
     X: Float[Array, "... d"], gain: Float[Array, " d"], bias: Float[Array, " d"], eps: float = 1e-5
@@ -19,7 +23,7 @@ def layer_norm(
 
     Parameters
     ----------
-    X : (..., d) rows.
+    X : (..., d) rows. In 16 bits, sums and the result are computed in float32 and rounded once.
     gain, bias : (d,) :math:`\gamma` and :math:`\beta`.
     eps : :math:`\epsilon > 0`, in the square of X's unit; 1e-5 in PyTorch, 1e-12 in BERT.
 
@@ -46,19 +50,21 @@ def layer_norm(
     sizes = _require.shapes(X=(X, "... d"), gain=(gain, "d"), bias=(bias, "d"))
     _require.nonempty("X", X.shape, -1, sizes["d"], "component")
     _require.positive("eps", eps)
-    C = X - X.mean(-1, keepdims=True)
-    r = 1 / np.sqrt((C * C).mean(-1, keepdims=True) + eps)
+    W, s, scaled_eps = _in_range(X, eps)
+    C = W - W.mean(-1, keepdims=True)
+    r = 1 / np.sqrt((C * C).mean(-1, keepdims=True) + scaled_eps)
     N = r * C
     Y = gain * N + bias  # eq:layer-norm
 
     def vjp(dY):
-        dN = gain * dY
-        dX = r * (dN - dN.mean(-1, keepdims=True) - N * (dN * N).mean(-1, keepdims=True))  # eq:layer-norm-vjp
-        return dX, sum_to(dY * N, gain.shape), sum_to(dY, bias.shape)
+        dN = gain * wide(dY)
+        dX = (r / s) * (dN - dN.mean(-1, keepdims=True) - N * (dN * N).mean(-1, keepdims=True))  # eq:layer-norm-vjp
+        return like(X, dX), like(gain, sum_to(dY * N, gain.shape)), like(bias, sum_to(wide(dY), bias.shape))
 
-    return Y, vjp
+    return like(X, Y), vjp
 
 
+@declares(gain_shapes)
 @differentiable
 def rms_norm(
     X: Float[Array, "... d"], gain: Float[Array, " d"], eps: float = 1e-6
@@ -69,7 +75,7 @@ def rms_norm(
 
     Parameters
     ----------
-    X : (..., d) rows.
+    X : (..., d) rows. In 16 bits, sums and the result are computed in float32 and rounded once.
     gain : (d,) :math:`\gamma`.
     eps : :math:`\epsilon > 0`, in the square of X's unit; 1e-6 in T5, 1e-5 or 1e-6 in Llama.
 
@@ -96,13 +102,27 @@ def rms_norm(
     sizes = _require.shapes(X=(X, "... d"), gain=(gain, "d"))
     _require.nonempty("X", X.shape, -1, sizes["d"], "component")
     _require.positive("eps", eps)
-    r = 1 / np.sqrt((X * X).mean(-1, keepdims=True) + eps)
-    N = r * X
+    W, s, scaled_eps = _in_range(X, eps)
+    r = 1 / np.sqrt((W * W).mean(-1, keepdims=True) + scaled_eps)
+    N = r * W
     Y = gain * N  # eq:rms-norm
 
     def vjp(dY):
-        dN = gain * dY
-        dX = r * (dN - N * (dN * N).mean(-1, keepdims=True))  # eq:rms-norm-vjp
-        return dX, sum_to(dY * N, gain.shape)
+        dN = gain * wide(dY)
+        dX = (r / s) * (dN - N * (dN * N).mean(-1, keepdims=True))  # eq:rms-norm-vjp
+        return like(X, dX), like(gain, sum_to(dY * N, gain.shape))
 
-    return Y, vjp
+    return like(X, Y), vjp
+
+
+def _in_range(X, eps):
+    """Rows X / s whose squares can be summed, s, and epsilon / s^2: a norm of them is the norm of X.
+
+    16 bits become 32. s is 1 for every row but those with numbers beyond about 1e16 in float32.
+    """
+    W = wide(X)
+    limit = math.sqrt(np.finfo(W.dtype).max) / (2 * W.shape[-1])
+    if not W.size or (W.max() <= limit and W.min() >= -limit):
+        return W, 1, eps
+    s = np.maximum(np.abs(W).max(-1, keepdims=True) / limit, 1)
+    return W / s, s, np.maximum(eps / s / s, np.finfo(W.dtype).tiny)

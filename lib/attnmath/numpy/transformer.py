@@ -14,12 +14,13 @@ from attnmath.numpy.embedding import embedding
 from attnmath.numpy.encoder import encoder
 from attnmath.numpy.linear import affine
 from attnmath.numpy.masks import causal_mask
-from attnmath.numpy.types import Array, Vjp, sum_to
+from attnmath.numpy.types import Array, Vjp, differentiable, sum_to
 from attnmath.tree import child
 
 STACK = ("layers", "norm", "relative")
 
 
+@differentiable
 def token_embedding(
     ids: Integer[Array, "... n"],
     params: dict,
@@ -84,6 +85,7 @@ def token_embedding(
     return X, vjp
 
 
+@differentiable
 def lm_head(X: Float[Array, "... n d"], table: Float[Array, "t d"]) -> tuple[Float[Array, "... n t"], Vjp]:
     r"""A score for each token of the vocabulary: the dot product with its word vector (tied weights).
 
@@ -139,17 +141,16 @@ def logits(X, params):
     return Z, vjp
 
 
+@differentiable
 def decoder_only(
     ids: Integer[Array, "... n"],
     params: dict,
     heads: int,
     mask: Bool[Array, "... n"] | None = None,
     *,
-    scale: float = 1.0,
-    positions: Float[Array, "p d"] | None = None,
-    drop: Callable | None = None,
+    embed: Callable = token_embedding,
     cache: dict | None = None,
-    **options,
+    **stack,
 ) -> tuple[Float[Array, "... n t"], Vjp]:
     r"""A language model: at each position the logits of the next token, from the tokens so far.
 
@@ -162,11 +163,11 @@ def decoder_only(
         without ``"head"`` the logits are tied to the word vectors.
     heads : h.
     mask : (..., n) boolean, True for a token, False for padding, which comes last; None if there is no padding.
-    scale, positions : as in `token_embedding`.
-    drop : as in `token_embedding` and `decoder_layer`.
+    embed : ``embed(ids, params, start=…) -> (X, vjp)``, such as ``partial(token_embedding, scale=d**0.5)``.
     cache : a dict, empty at first, that receives the keys and values of the tokens so far, ``ids`` being the next ones;
         it takes no mask. There is no vjp then.
-    options : as in `decoder_layer`: ``norm_first``, ``norm``, ``activation``, ``rotate`` and so on.
+    stack : further keywords of `decoder`: ``attend``, ``norm``, ``relative``, ``record``, ``attention``,
+        ``feed_forward``, ``join``.
 
     Returns
     -------
@@ -193,17 +194,17 @@ def decoder_only(
     """
     start, n = length(cache), ids.shape[-1]
     _require.no_mask_with_cache(mask, cache)
-    X, embedding_vjp = token_embedding(ids, params["embeddings"], scale, positions, start=start, drop=drop)
+    X, embedding_vjp = embed(ids, params["embeddings"], start=start)
     allowed = causal_mask(n, start + n)
     allowed = allowed if mask is None else allowed & _require.keys(mask, ids)[..., None, None, :]
-    stack = {name: params[name] for name in STACK if name in params}
-    Y, decoder_vjp = decoder(X, None, stack, heads, allowed, drop=drop, cache=cache, **options)
+    layers = {name: params[name] for name in STACK if name in params}
+    Y, decoder_vjp = decoder(X, None, layers, heads, allowed, cache=cache, **stack)
     Z, logits_vjp = logits(Y, params)
 
     def vjp(dZ):
         dY, dparams = logits_vjp(dZ)
-        dX, _, dstack = decoder_vjp(dY)
-        return merge(dparams, dstack, {"embeddings": embedding_vjp(dX)})
+        dX, _, dlayers = decoder_vjp(dY)
+        return merge(dparams, dlayers, {"embeddings": embedding_vjp(dX)})
 
     return Z, vjp if cache is None else no_vjp
 
@@ -222,16 +223,15 @@ def merge(*trees):
     return first
 
 
+@differentiable
 def encode(
     source: Integer[Array, "... m"],
     params: dict,
     heads: int,
     source_mask: Bool[Array, "... m"] | None = None,
     *,
-    scale: float = 1.0,
-    positions: Float[Array, "p d"] | None = None,
-    drop: Callable | None = None,
-    **options,
+    embed: Callable = token_embedding,
+    **stack,
 ) -> tuple[Float[Array, "... m d"], Vjp]:
     r"""The first half of `transformer`: what the encoder makes of the source.
 
@@ -239,7 +239,8 @@ def encode(
 
     Parameters
     ----------
-    source, params, heads, source_mask, scale, positions, drop, options : as in `transformer`.
+    source, params, heads, source_mask, embed : as in `transformer`.
+    stack : further keywords of `encoder`.
 
     Returns
     -------
@@ -266,8 +267,8 @@ def encode(
     """
     of_source = "source_embeddings" if "source_embeddings" in params else "embeddings"
     keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
-    S, embedding_vjp = token_embedding(source, params[of_source], scale, positions, drop=drop)
-    M, encoder_vjp = encoder(S, params["encoder"], heads, keys, drop=drop, **options)
+    S, embedding_vjp = embed(source, params[of_source])
+    M, encoder_vjp = encoder(S, params["encoder"], heads, keys, **stack)
 
     def vjp(dM):
         dS, dencoder = encoder_vjp(dM)
@@ -276,6 +277,7 @@ def encode(
     return M, vjp
 
 
+@differentiable
 def decode(
     target: Integer[Array, "... n"],
     memory: Float[Array, "... m d"],
@@ -283,11 +285,9 @@ def decode(
     heads: int,
     source_mask: Bool[Array, "... m"] | None = None,
     *,
-    scale: float = 1.0,
-    positions: Float[Array, "p d"] | None = None,
-    drop: Callable | None = None,
+    embed: Callable = token_embedding,
     cache: dict | None = None,
-    **options,
+    **stack,
 ) -> tuple[Float[Array, "... n t"], Vjp]:
     r"""The second half of `transformer`: logits of each next target token, from the encoder's output.
 
@@ -297,7 +297,8 @@ def decode(
     ----------
     target : (..., n) token ids.
     memory : (..., m, d), M, from `encode`.
-    params, heads, source_mask, scale, positions, drop, options : as in `transformer`.
+    params, heads, source_mask, embed : as in `transformer`.
+    stack : further keywords of `decoder`.
     cache : a dict, empty at first, that receives the keys and values of the memory and of the target so far, ``target``
         being the next tokens. There is no vjp then.
 
@@ -326,9 +327,9 @@ def decode(
     """
     start, n = length(cache), target.shape[-1]
     keys = True if source_mask is None else source_mask[..., None, None, :]
-    X, embedding_vjp = token_embedding(target, params["embeddings"], scale, positions, start=start, drop=drop)
+    X, embedding_vjp = embed(target, params["embeddings"], start=start)
     causal = causal_mask(n, start + n)
-    Y, decoder_vjp = decoder(X, memory, params["decoder"], heads, causal, keys, drop=drop, cache=cache, **options)
+    Y, decoder_vjp = decoder(X, memory, params["decoder"], heads, causal, keys, cache=cache, **stack)
     Z, logits_vjp = logits(Y, params)
 
     def vjp(dZ):
@@ -339,6 +340,7 @@ def decode(
     return Z, vjp if cache is None else no_vjp
 
 
+@differentiable
 def transformer(
     source: Integer[Array, "... m"],
     target: Integer[Array, "... n"],
@@ -363,8 +365,8 @@ def transformer(
     source_mask : (..., m) boolean, True for a token, False for padding; None if there is no padding. The target needs
         none: its padding comes last, where the causal mask hides it.
     record : a dict that receives ``["decoder"]["layers"]["0"]["cross_attention"]["weights"]`` and so on.
-    options : ``scale``, ``positions`` and ``drop`` as in `token_embedding`; ``norm_first``, ``norm``, ``activation``,
-        ``drop`` and so on as in `decoder_layer`, for both stacks.
+    options : ``embed`` as in `decoder_only`; ``attend``, ``norm``, ``relative``, ``attention``, ``feed_forward`` and
+        ``join`` as in `encoder` and `decoder`, for both stacks.
 
     Returns
     -------

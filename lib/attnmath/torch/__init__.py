@@ -11,10 +11,11 @@ from attnmath.torch.attention import (
 from attnmath.torch.bert import Bert, bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.torch.checkpoint import checkpoint
 from attnmath.torch.convolution import causal_conv
-from attnmath.torch.decoder import DecoderLayer, decoder, decoder_layer
+from attnmath.torch.cores import cached, grouped, recording, share_heads, windowed
+from attnmath.torch.decoder import DecoderLayer, cross_attention, decoder, decoder_layer
 from attnmath.torch.dropout import draw_keep, dropout, random_dropout
 from attnmath.torch.embedding import bert_embedding, embedding
-from attnmath.torch.encoder import EncoderLayer, encoder, encoder_layer
+from attnmath.torch.encoder import EncoderLayer, encoder, encoder_layer, own_attention
 from attnmath.torch.feed_forward import FeedForward, feed_forward, gated_feed_forward
 from attnmath.torch.hf import Converted, load_hf, load_nn
 from attnmath.torch.linear import affine, linear
@@ -27,7 +28,6 @@ from attnmath.torch.multi_head import (
     merge_heads,
     multi_head_attention,
     multi_head_sum,
-    share_heads,
     split_heads,
 )
 from attnmath.torch.normalisation import LayerNorm, layer_norm, rms_norm
@@ -43,7 +43,7 @@ from attnmath.torch.relative_positions import (
     relative_score,
     rotary,
 )
-from attnmath.torch.residuals import sublayer
+from attnmath.torch.residuals import block, sublayer
 from attnmath.torch.scoring_functions import additive_score, dot_score, multiplicative_score, scaled_dot_score
 from attnmath.torch.self_attention import self_attention
 from attnmath.torch.shaped import shaped_attention
@@ -83,10 +83,13 @@ __all__ = [
     "attention_weights",
     "bert",
     "bert_embedding",
+    "block",
+    "cached",
     "causal_conv",
     "causal_mask",
     "checkpoint",
     "clip_by_norm",
+    "cross_attention",
     "cross_entropy",
     "decode",
     "decoder",
@@ -105,6 +108,7 @@ __all__ = [
     "gelu",
     "gelu_tanh",
     "general_attention",
+    "grouped",
     "half_to_interleaved",
     "layer_norm",
     "linear",
@@ -118,8 +122,10 @@ __all__ = [
     "multi_head_attention",
     "multi_head_sum",
     "multiplicative_score",
+    "own_attention",
     "padding_mask",
     "random_dropout",
+    "recording",
     "relative_bias",
     "relative_buckets",
     "relative_score",
@@ -147,4 +153,5 @@ __all__ = [
     "unit_norm",
     "unscale",
     "window_mask",
+    "windowed",
 ]

@@ -1,14 +1,18 @@
 """The BERT encoder and the sentence embedding on top of it: together, MiniLM."""
 
+from functools import partial
+
 import torch
 from jaxtyping import Bool, Float, Integer
 
 from attnmath import _require, shapes
 from attnmath.torch.embedding import bert_embedding
-from attnmath.torch.encoder import encoder_layer
+from attnmath.torch.encoder import encoder
+from attnmath.torch.look import can_look
 from attnmath.torch.modules import ParamTree
+from attnmath.torch.normalisation import layer_norm
+from attnmath.torch.residuals import sublayer
 from attnmath.torch.types import Array
-from attnmath.tree import child
 
 
 def bert(
@@ -19,6 +23,7 @@ def bert(
     *,
     eps: float = 1e-12,
     record: dict | None = None,
+    **layer,
 ) -> Float[Array, "... n d"]:
     r"""A stack of encoder layers on embedded tokens.
 
@@ -31,21 +36,10 @@ def bert(
     >>> Bert(11, 5, 1, 4, 2, 8, layers=2)(torch.tensor([[3, 1, 4]])).shape
     torch.Size([1, 3, 4])
     """
-    keys = True if mask is None else _key_mask(mask, ids)
+    keys = True if mask is None else _require.keys(mask, ids)[..., None, None, :]
     X = bert_embedding(ids, params["embeddings"], eps)
-    for i in range(len(params["layers"])):
-        layer_record = child(record, "layers", str(i))
-        X = encoder_layer(X, params["layers"][str(i)], heads, keys, eps=eps, record=layer_record)
-    return X
-
-
-def _key_mask(mask, ids):
-    if getattr(mask, "dtype", None) != torch.bool or mask.shape != ids.shape:
-        raise ValueError(
-            f"mask has shape {getattr(mask, 'shape', None)} and dtype {getattr(mask, 'dtype', type(mask).__name__)}; "
-            f"expected booleans of ids' shape {tuple(ids.shape)}, True for a token"
-        )
-    return mask[..., None, None, :]
+    layer.setdefault("join", partial(sublayer, norm=partial(layer_norm, eps=eps)))
+    return encoder(X, {"layers": params["layers"]}, heads, keys, record=record, **layer)
 
 
 def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> Float[Array, "... d"]:
@@ -60,15 +54,15 @@ def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> Float[A
     >>> mean_pool(torch.tensor([[1.0], [3.0], [9.0]]), torch.tensor([True, True, False]))
     tensor([2.])
     """
-    _require.floats(H=H)
-    if mask.dtype != torch.bool or mask.shape != H.shape[:-1]:
-        raise ValueError(
-            f"mask has shape {tuple(mask.shape)} and dtype {mask.dtype}; expected booleans {tuple(H.shape[:-1])}"
-        )
-    if not torch.compiler.is_compiling() and not mask.any(-1).all():
+    _require.shapes(H=(H, "... n d"))
+    if getattr(mask, "dtype", None) != torch.bool or mask.shape != H.shape[:-1]:
+        shape, kind = tuple(getattr(mask, "shape", ())), getattr(mask, "dtype", type(mask).__name__)
+        raise ValueError(f"mask has shape {shape} and dtype {kind}; expected booleans {tuple(H.shape[:-1])}")
+    if can_look(mask) and not mask.any(-1).all():
         raise ValueError("mask has a row without a token: there is nothing to average")
-    share = (mask.to(H.dtype) / mask.sum(-1, keepdim=True))[..., None]
-    return (share * H).sum(-2)  # eq:mean-pool
+    W = H.to(torch.promote_types(H.dtype, torch.float32))
+    share = (mask.to(W.dtype) / mask.sum(-1, keepdim=True))[..., None]
+    return (share * W).sum(-2).to(H.dtype)  # eq:mean-pool
 
 
 def unit_norm(X: Float[Array, "... d"]) -> Float[Array, "... d"]:
@@ -84,12 +78,15 @@ def unit_norm(X: Float[Array, "... d"]) -> Float[Array, "... d"]:
     tensor([0.6000, 0.8000])
     """
     _require.floats(X=X)
-    r = torch.linalg.vector_norm(X, dim=-1, keepdim=True)
-    if not torch.compiler.is_compiling() and (r == 0).any():
+    _require.nonempty("X", X.shape, -1, X.shape[-1], "component")
+    W = X.to(torch.promote_types(X.dtype, torch.float32))
+    s = W.detach().abs().amax(-1, keepdim=True)
+    if can_look(s) and (s == 0).any():
         raise ValueError(
-            f"X has a row of zeros at {tuple((r[..., 0] == 0).nonzero()[0].tolist())}: it has no direction"
+            f"X has a row of zeros at {tuple((s[..., 0] == 0).nonzero()[0].tolist())}: it has no direction"
         )
-    return X / r  # eq:unit-norm
+    W = W / s  # the squares neither overflow nor vanish, and the direction is the same
+    return (W / torch.linalg.vector_norm(W, dim=-1, keepdim=True)).to(X.dtype)  # eq:unit-norm
 
 
 def sentence_embedding(
@@ -97,9 +94,7 @@ def sentence_embedding(
     params: dict,
     heads: int,
     mask: Bool[Array, "... n"],
-    *,
-    eps: float = 1e-12,
-    record: dict | None = None,
+    **options,
 ) -> Float[Array, "... d"]:
     """One unit vector per sentence: BERT, mean of the tokens, length 1.
 
@@ -111,11 +106,11 @@ def sentence_embedding(
     >>> sentence_embedding(torch.tensor([[3, 1]]), model.tree(), 2, torch.tensor([[True, True]])).shape
     torch.Size([1, 4])
     """
-    return unit_norm(mean_pool(bert(ids, params, heads, mask, eps=eps, record=record), mask))
+    return unit_norm(mean_pool(bert(ids, params, heads, mask, **options), mask))
 
 
 class Bert(ParamTree):
-    """`bert` that holds its parameters."""
+    """`bert` that holds its parameters; options are its keywords, and decide the parameters' shapes."""
 
     def __init__(
         self,
@@ -126,11 +121,12 @@ class Bert(ParamTree):
         heads: int,
         f: int,
         layers: int,
-        eps: float = 1e-12,
+        **options,
     ):
         _require.divides(heads, d, "the module")
-        super().__init__(shapes.bert_shapes(vocabulary, positions, segments, d, f, layers))
-        self.heads, self.eps = heads, eps
+        parts = {name: options[name] for name in ("attention", "feed_forward", "join") if name in options}
+        super().__init__(shapes.bert_shapes(vocabulary, positions, segments, d, f, layers, heads=heads, **parts))
+        self.heads, self.options = heads, options
 
     def forward(self, ids, mask: torch.Tensor | None = None, **options):
-        return bert(ids, self.tree(), self.heads, mask, eps=self.eps, **options)
+        return bert(ids, self.tree(), self.heads, mask, **self.options | options)

@@ -6,26 +6,30 @@ from functools import partial
 import torch
 from jaxtyping import Bool, Float
 
-from attnmath import _require, shapes
-from attnmath.cache import filled, kept, length
-from attnmath.torch.activations import gelu
-from attnmath.torch.encoder import attend
+from attnmath import _require, shapes, wiring
+from attnmath.cache import kept, length
+from attnmath.torch.attention import attention_fused
+from attnmath.torch.cores import cached, recording
+from attnmath.torch.encoder import own_attention
 from attnmath.torch.feed_forward import feed_forward
 from attnmath.torch.modules import ParamTree
 from attnmath.torch.multi_head import multi_head_attention
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.relative_positions import relative_bias
-from attnmath.torch.residuals import normalise, sublayer
+from attnmath.torch.residuals import block, normalise, sublayer
 from attnmath.torch.types import Array
 from attnmath.tree import child
 
-
-def attend_to(memory, params, heads, mask, **options):
-    """Cross-attention as a function of the queries' input alone."""
-    keys = None if filled(options.get("cache")) else memory
-    return lambda X: multi_head_attention(X, keys, keys, params, heads, mask, **options)
+ATTENTIONS = ("attention", "cross_attention")
 
 
+def cross_attention(attention: Callable, memory, heads: int, mask, attend: Callable) -> Callable:
+    """Attention to a memory as a step of a `block`: ``f(Z, params) -> F``."""
+    keys = None if getattr(attend, "start", 0) else memory  # a cached core that has seen the memory keeps its keys
+    return lambda Z, params: attention(Z, keys, keys, params, heads, mask, attend=attend)
+
+
+@shapes.declares(shapes.decoder_layer_shapes)
 def decoder_layer(
     X: Float[Array, "... n d"],
     memory: Float[Array, "... m e"] | None,
@@ -34,18 +38,10 @@ def decoder_layer(
     mask: Bool[Array, "..."] | bool = True,
     memory_mask: Bool[Array, "..."] | bool = True,
     *,
-    norm_first: bool = False,
-    norm: Callable = layer_norm,
-    eps: float = 1e-5,
+    attend: Callable | dict = attention_fused,
+    attention: Callable | dict = multi_head_attention,
     feed_forward: Callable = feed_forward,
-    activation: Callable = gelu,
-    key_heads: int | None = None,
-    rotate: Callable | None = None,
-    bias: Float[Array, "..."] | None = None,
-    drop: Callable | None = None,
-    drop_weights: Callable | None = None,
-    cache: dict | None = None,
-    record: dict | None = None,
+    join: Callable = sublayer,
 ) -> Float[Array, "... n d"]:
     r"""Self-attention, attention to the encoder's output, and a feed-forward network, each with its residual and norm.
 
@@ -53,25 +49,19 @@ def decoder_layer(
               C &= \operatorname{norm}(A + \operatorname{multihead}(A, M, M))\\
               Y &= \operatorname{norm}(C + \operatorname{feedforward}(C))
 
-    Parameters, errors and source as in `attnmath.numpy.decoder.decoder_layer`.
+    Parameters, errors and source as in `attnmath.numpy.decoder.decoder_layer`; the functions return tensors.
 
     Examples
     --------
     >>> DecoderLayer(4, 2, 8)(torch.eye(3, 4), torch.eye(5, 4)).shape
     torch.Size([3, 4])
     """
-    joint = {"norm_first": norm_first, "norm": norm, "eps": eps, "drop": drop}
-    options = {"key_heads": key_heads, "drop_weights": drop_weights}
-    own = {"rotate": rotate, "bias": bias, "record": child(record, "attention"), "cache": kept(cache, "attention")}
-    attention = attend(params["attention"], heads, mask, **options, **own)
-    A = sublayer(X, attention, params["attention_norm"], **joint)  # eq:decoder-self
-    C = A
+    own, across = ([wiring.part_of(parts, 0, name) for parts in (attention, attend)] for name in ATTENTIONS)
+    steps = {"attention": own_attention(own[0], heads, mask, own[1])}  # eq:decoder-self
     if memory is not None:
-        own = {"record": child(record, "cross_attention"), "cache": kept(cache, "cross_attention")}
-        cross = attend_to(memory, params["cross_attention"], heads, memory_mask, **options, **own)
-        C = sublayer(A, cross, params["cross_attention_norm"], **joint)  # eq:decoder-cross
-    network = partial(feed_forward, params=params["feed_forward"], activation=activation)
-    return sublayer(C, network, params["feed_forward_norm"], **joint)  # eq:decoder-feed-forward
+        steps["cross_attention"] = cross_attention(across[0], memory, heads, memory_mask, across[1])  # eq:decoder-cross
+    steps["feed_forward"] = feed_forward  # eq:decoder-feed-forward
+    return block(X, params, steps, join)
 
 
 def decoder(
@@ -82,12 +72,12 @@ def decoder(
     mask: Bool[Array, "..."] | bool = True,
     memory_mask: Bool[Array, "..."] | bool = True,
     *,
+    attend: Callable | dict | list = attention_fused,
     norm: Callable = layer_norm,
-    eps: float = 1e-5,
-    distance: int = 128,
+    relative: Callable = relative_bias,
     cache: dict | None = None,
     record: dict | None = None,
-    **options,
+    **layer,
 ) -> Float[Array, "... n d"]:
     r"""Decoder layers, one after the other, all looking at the same memory.
 
@@ -102,24 +92,30 @@ def decoder(
     >>> decoder(torch.eye(3, 4), torch.eye(5, 4), params, 2).shape
     torch.Size([3, 4])
     """
-    shared = {}
+    wiring.stack(params)
+    B = None
     if "relative" in params:
-        n, m = X.shape[-2], X.shape[-2] + length(cache)
-        shared["bias"] = relative_bias(params["relative"], n, m, distance, causal=True)
+        B = relative(params["relative"], X.shape[-2], X.shape[-2] + length(cache), causal=True)
     for i in range(len(params["layers"])):
-        ours = {"record": child(record, "layers", str(i)), "cache": child(cache, "layers", str(i))}
-        layer = {"norm": norm, "eps": eps, **ours, **shared, **options}
-        X = decoder_layer(X, memory, params["layers"][str(i)], heads, mask, memory_mask, **layer)
-    return normalise(X, params["norm"], norm, eps) if "norm" in params else X
+        cores = {name: wiring.part_of(attend, i, name) for name in ATTENTIONS}
+        if B is not None:
+            cores["attention"] = partial(cores["attention"], bias=B)
+        for name in cores if memory is not None else ATTENTIONS[:1]:
+            if record is not None:
+                cores[name] = recording(cores[name], child(record, "layers", str(i), name))
+            if cache is not None:
+                cores[name] = cached(cores[name], kept(child(cache, "layers", str(i)), name))
+        X = decoder_layer(X, memory, params["layers"][str(i)], heads, mask, memory_mask, attend=cores, **layer)
+    return normalise(X, params["norm"], norm) if "norm" in params else X
 
 
 class DecoderLayer(ParamTree):
-    """`decoder_layer` that holds its parameters; options are `decoder_layer`'s keywords."""
+    """`decoder_layer` that holds its parameters; options are its keywords, and decide the parameters' shapes."""
 
-    def __init__(self, d: int, heads: int, f: int, **options):
+    def __init__(self, d: int, heads: int, f: int, key_heads: int | None = None, **options):
         _require.divides(heads, d, "the module")
-        super().__init__(shapes.decoder_layer_shapes(d, f))
+        super().__init__(shapes.of(partial(decoder_layer, **options), d, f, heads, key_heads))
         self.heads, self.options = heads, options
 
     def forward(self, X, memory, mask: torch.Tensor | bool = True, memory_mask: torch.Tensor | bool = True, **options):
-        return decoder_layer(X, memory, self.tree(), self.heads, mask, memory_mask, **self.options, **options)
+        return decoder_layer(X, memory, self.tree(), self.heads, mask, memory_mask, **self.options | options)

@@ -5,6 +5,7 @@ starts them. They use the group's backend: gloo on CPUs, nccl on GPUs.
 """
 
 import copy
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
@@ -17,19 +18,20 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attnmath import parallel
+from attnmath import splitting
 from attnmath.torch.decoder import decoder
 from attnmath.torch.feed_forward import feed_forward
 from attnmath.torch.masks import causal_mask
 from attnmath.torch.modules import ParamTree
 from attnmath.torch.multi_head import multi_head_attention
 from attnmath.torch.normalisation import layer_norm
-from attnmath.torch.residuals import normalise, sublayer
-from attnmath.torch.transformer import STACK, DecoderOnly, logits, token_embedding
+from attnmath.torch.residuals import sublayer
+from attnmath.torch.transformer import STACK, DecoderOnly, decoder_only, logits, token_embedding
 from attnmath.tree import flatten, map_tree, unflatten
 
 PAD = -100  # a target that is not counted
 COUNTED = {"allreduce_": "all_reduce", "all_reduce": "all_reduce", "send": "send"}  # c10d's operations
+SIZES = ("batch", "length", "width", "heads", "layers", "micro", "vocabulary")
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
 
@@ -116,7 +118,7 @@ def data_parallel_gradient(
     loss, gradients by name, traffic of this process.
     """
     N, r = dist.get_world_size(), dist.get_rank()
-    parallel.check("data", N, batch=len(inputs))
+    splitting.check("data", N, batch=len(inputs))
     replica = DistributedDataParallel(copy.deepcopy(model))
     replica.zero_grad()
     if ring:
@@ -175,28 +177,22 @@ def split_decoder_only(
     heads: int,
     mesh,
     *,
-    norm_first: bool = False,
-    norm=layer_norm,
-    eps: float = 1e-5,
+    attention: Callable = multi_head_attention,
+    feed_forward: Callable = feed_forward,
     **options,
 ) -> torch.Tensor:
     """`attnmath.torch.decoder_only` with the parameters of `split_parameters`: each process has heads / N heads."""
-    allowed = causal_mask(ids.shape[-1]).to(ids.device)
-    joint = {"norm_first": norm_first, "norm": norm, "eps": eps}
 
-    def attend(X, part):
-        return multi_head_attention(X, X, X, part, heads // mesh.size(), allowed)
+    def split_attention(Q, K, V, params, heads, mask, **core):
+        def own(X, part):
+            return attention(X, X, X, part, heads // mesh.size(), mask, **core)
 
-    def network(X, part):
-        return feed_forward(X, part, **options)
+        return split_sublayer(Q, params, mesh, "output", own)
 
-    X = token_embedding(ids, params["embeddings"])
-    for layer in params["layers"].values():
-        attention = partial(split_sublayer, params=layer["attention"], mesh=mesh, last="output", f=attend)
-        X = sublayer(X, attention, layer["attention_norm"], **joint)
-        hidden = partial(split_sublayer, params=layer["feed_forward"], mesh=mesh, last="down", f=network)
-        X = sublayer(X, hidden, layer["feed_forward_norm"], **joint)
-    return logits(normalise(X, params["norm"], norm, eps) if "norm" in params else X, params)
+    def split_network(X, params):
+        return split_sublayer(X, params, mesh, "down", feed_forward)
+
+    return decoder_only(ids, params, heads, attention=split_attention, feed_forward=split_network, **options)
 
 
 def tensor_parallel_gradient(
@@ -206,7 +202,7 @@ def tensor_parallel_gradient(
 
     Parameters
     ----------
-    model : the same on all processes; its options may be ``norm_first``, ``norm``, ``eps`` and ``activation``.
+    model : the same on all processes; with as many key heads as the processes divide.
     inputs, targets : (b, n) the whole batch; ``PAD`` is not counted.
 
     Returns
@@ -214,11 +210,11 @@ def tensor_parallel_gradient(
     loss, gradients by name, put together, and traffic of this process.
     """
     N = dist.get_world_size()
-    parallel.check("tensor", N, heads=model.heads)
+    splitting.check("tensor", N, heads=model.heads)
     mesh = init_device_mesh(inputs.device.type, (N,))
     params = split_parameters(model.tree(), mesh)
     with Traffic() as traffic:
-        Z = split_decoder_only(inputs, params, model.heads, mesh, **parallel.splittable(model.options))
+        Z = split_decoder_only(inputs, params, model.heads, mesh, **splitting.splittable(model))
         loss = loss_sum(Z, targets) / (targets != PAD).sum()
         loss.backward()
     whole = {k: P.grad.full_tensor() if isinstance(P, DTensor) else P.grad for k, P in flatten(params).items()}
@@ -244,14 +240,15 @@ class PipelinePart(ParamTree):
                 own.setdefault("embeddings", {"word": params["embeddings"]["word"]})
         super().__init__(map_tree(lambda P: tuple(P.shape), own))
         self.load_state_dict(flatten(own))
-        self.heads, self.options, self.low = model.heads, parallel.splittable(model.options), low
+        self.heads, self.options, self.low = model.heads, splitting.splittable(model), low
 
     def forward(self, X):
         params = self.tree()
         if self.first:
-            X = token_embedding(X, params["embeddings"])
+            X = self.options.get("embed", token_embedding)(X, params["embeddings"])
         allowed = causal_mask(X.shape[-2]).to(X.device)
-        X = decoder(X, None, {k: params[k] for k in STACK if k in params}, self.heads, allowed, **self.options)
+        options = {name: option for name, option in self.options.items() if name != "embed"}
+        X = decoder(X, None, {k: params[k] for k in STACK if k in params}, self.heads, allowed, **options)
         return logits(X, params) if self.last else X
 
     def gradients(self) -> dict:
@@ -301,7 +298,7 @@ def pipeline_gradient(
     "B", micro-batch).
     """
     N, r = dist.get_world_size(), dist.get_rank()
-    parallel.check("pipeline", N, batch=len(inputs), layers=len(model.tree()["layers"]), micro=micro)
+    splitting.check("pipeline", N, batch=len(inputs), layers=len(model.tree()["layers"]), micro=micro)
     part = PipelinePart(model, r, N).to(inputs.device, model.embeddings.word.dtype)
     piece = inputs[: len(inputs) // micro]
     hidden = model.embeddings.word.new_zeros(*piece.shape, model.embeddings.word.shape[1]).requires_grad_()
@@ -330,22 +327,17 @@ def pipeline_gradient(
 
 
 def work(
-    modes: list[str],
-    *,
-    device: str,
-    dtype: str,
-    batch: int,
-    length: int,
-    width: int,
-    heads: int,
-    layers: int,
-    micro: int,
-    vocabulary: int,
-    seed: int,
-    untied: bool = False,
-    timeout: float | None = None,
+    modes: list[str], sizes: dict, *, device: str, dtype: str, untied: bool = False, timeout: float | None = None
 ) -> list[dict]:
     """Compute the gradient of one model in each mode, compare it with that of one process, and count what was sent.
+
+    Parameters
+    ----------
+    modes : of "data", "tensor", "pipeline".
+    sizes : of the model and the batch, and the seed: the keys of `attnmath.parallel.DEFAULTS`.
+    device, dtype : where, and in which precision, by name.
+    untied : whether the model has a head of its own.
+    timeout : seconds that the ends of a pipeline wait for each other; None is PyTorch's own, half an hour.
 
     Returns
     -------
@@ -354,10 +346,12 @@ def work(
     worked.
     """
     N = dist.get_world_size()
+    batch, length, width, heads, layers, micro, vocabulary = (sizes[name] for name in SIZES)
     for mode in modes:
-        parallel.check(mode, N, batch=batch, heads=heads, width=width, layers=layers, micro=micro)
-    torch.manual_seed(seed)  # the same model and the same batch everywhere
-    model = DecoderOnly(vocabulary, width, heads, 4 * width, layers, length, norm=True, tie=not untied, norm_first=True)
+        splitting.check(mode, N, batch=batch, heads=heads, width=width, layers=layers, micro=micro)
+    torch.manual_seed(sizes["seed"])  # the same model and the same batch everywhere
+    pre_norm = {"norm": layer_norm, "join": partial(sublayer, norm_first=True)}
+    model = DecoderOnly(vocabulary, width, heads, 4 * width, layers, length, tie=not untied, **pre_norm)
     with torch.no_grad():
         for P in model.parameters():  # biases that are 0 would hide a bias added twice
             P.add_(0.1 * torch.randn_like(P))

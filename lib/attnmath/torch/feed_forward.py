@@ -11,6 +11,7 @@ from attnmath.torch.modules import ParamTree
 from attnmath.torch.types import Array
 
 
+@shapes.declares(shapes.feed_forward_shapes)
 def feed_forward(X: Float[Array, "... n d"], params: dict, activation: Callable = gelu) -> Float[Array, "... n e"]:
     r"""A network with one hidden layer, applied to each position.
 
@@ -28,6 +29,7 @@ def feed_forward(X: Float[Array, "... n d"], params: dict, activation: Callable 
     return affine(H, params["down"])  # eq:feed-forward
 
 
+@shapes.declares(shapes.gated_feed_forward_shapes)
 def gated_feed_forward(
     X: Float[Array, "... n d"], params: dict, activation: Callable = silu
 ) -> Float[Array, "... n e"]:

@@ -6,18 +6,20 @@ theirs                     ours            what the conversion does besides rena
 BertModel                  `bert`          transposes linear maps; leaves the pooler out
 GPT2LMHeadModel            `decoder_only`  cuts the joint query-key-value map in three (it is not transposed there)
 LlamaForCausalLM           `decoder_only`  transposes linear maps; rotary positions in the "half" pairing
-T5ForConditionalGeneration `transformer`   transposes; multiplies query weights by the square root of the key width,
-                                           because T5 does not divide scores by it; multiplies the decoder's last gain
-                                           by d^-1/2 if T5 scales its outputs by that
+T5ForConditionalGeneration `transformer`   transposes; scores are not scaled; multiplies the decoder's last gain by
+                                           d^-1/2 if T5 scales its outputs by that
 ========================== =============== ==========================================================================
 
-Weights tied there are one leaf here. `transformers` itself is not imported: the model brings it.
+Weights tied there are one leaf here, unless a padding token's word vector gets no gradient there: then it gets none
+here either. `transformers` itself is not imported: the model brings it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
+import torch
 from torch import nn
 
 from attnmath.tree import map_tree
@@ -41,35 +43,24 @@ class Converted:
     function : the function's name in both worlds: ``"bert"``, ``"decoder_only"`` or ``"transformer"``.
     params : its tree of parameters, tensors that are functions of the model's own, so that gradients reach those.
     heads : number of query heads.
-    options : its keywords; functions by name, and ``rotate`` as the keywords of `rotary`.
+    keywords : ``keywords(world)`` gives the function's keywords, with parts of `attnmath.numpy` or `attnmath.torch`.
     """
 
     function: str
     params: dict
     heads: int
-    options: dict
+    keywords: Callable
 
-    def keywords(self, world) -> dict:
-        """The options with each function's name replaced by the function, of `attnmath.numpy` or `attnmath.torch`."""
-        options = dict(self.options)
-        for name in ("activation", "norm", "feed_forward"):
-            if name in options:
-                options[name] = getattr(world, options[name])
-        if "rotate" in options:
-            options["rotate"] = partial(world.rotary, **options["rotate"])
-        return options
-
-    def __call__(self, *ids, mask=None, params: dict | None = None, world=None, record: dict | None = None):
+    def __call__(self, *ids, mask=None, params: dict | None = None, world=None, **options):
         """Call the function: on ids (source and target for an encoder-decoder) and a mask of tokens (of the source).
 
         In the NumPy world give arrays, with ``params=to_numpy(converted.params)``, and get the pair of value and vjp.
+        Options go before the model's own: ``record``, ``cache`` or another ``attend``.
         """
         world = import_module("attnmath.torch") if world is None else world
         params = self.params if params is None else params
         f = getattr(world, self.function)
-        return f(
-            *ids, params, self.heads, mask, **self.keywords(world), **({} if record is None else {"record": record})
-        )
+        return f(*ids, params, self.heads, mask, **self.keywords(world) | options)
 
 
 def load_hf(model: nn.Module) -> Converted:
@@ -129,9 +120,28 @@ def _linears(owner, **names):
     return {ours: _linear(getattr(owner, theirs)) for ours, theirs in names.items()}
 
 
-def _head(model, table):
-    """Nothing if the head is tied to the table."""
-    return {} if model.lm_head.weight is table else {"head": _linear(model.lm_head)}
+def _words(module):
+    """The word vectors of an `nn.Embedding`: that of its padding token gets no gradient from there."""
+    if module.padding_idx is None:
+        return module.weight
+    padding = torch.arange(len(module.weight), device=module.weight.device)[:, None] == module.padding_idx
+    return torch.where(padding, module.weight.detach(), module.weight)
+
+
+def _head(model, module):
+    """Nothing if the head is tied to the word vectors, and these have the same gradients as the head."""
+    tied = model.lm_head.weight is module.weight and module.padding_idx is None
+    return {} if tied else {"head": _linear(model.lm_head)}
+
+
+def _joint(world, norm, eps, norm_first=True):
+    """The keywords of a model whose norms, the last one too, are of one kind."""
+    norm = partial(getattr(world, norm), eps=eps)
+    return {"norm": norm, "join": partial(world.sublayer, norm_first=norm_first, norm=norm)}
+
+
+def _network(world, feed_forward, activation):
+    return {"feed_forward": partial(getattr(world, feed_forward), activation=getattr(world, activation))}
 
 
 def _layers(modules, convert):
@@ -153,13 +163,13 @@ def _bert(model, config):
         }
 
     embeddings = {
-        "word": table.word_embeddings.weight,
+        "word": _words(table.word_embeddings),
         "position": table.position_embeddings.weight,
         "segment": table.token_type_embeddings.weight,
         "norm": _norm(table.LayerNorm),
     }
     params = {"embeddings": embeddings} | _layers(model.encoder.layer, layer)
-    return Converted("bert", params, config.num_attention_heads, {"eps": config.layer_norm_eps})
+    return Converted("bert", params, config.num_attention_heads, lambda world: {"eps": config.layer_norm_eps})
 
 
 def _gpt2(model, config):
@@ -179,13 +189,14 @@ def _gpt2(model, config):
             "feed_forward_norm": _norm(module.ln_2),
         }
 
-    embeddings = {"word": body.wte.weight, "position": body.wpe.weight}
-    params = (
-        {"embeddings": embeddings, "norm": _norm(body.ln_f)} | _layers(body.h, layer) | _head(model, body.wte.weight)
-    )
+    embeddings = {"word": _words(body.wte), "position": body.wpe.weight}
+    params = {"embeddings": embeddings, "norm": _norm(body.ln_f)} | _layers(body.h, layer) | _head(model, body.wte)
     activation = _activation(config.activation_function)
-    options = {"norm_first": True, "activation": activation, "eps": config.layer_norm_epsilon}
-    return Converted("decoder_only", params, config.n_head, options)
+
+    def keywords(world):
+        return _joint(world, "layer_norm", config.layer_norm_epsilon) | _network(world, "feed_forward", activation)
+
+    return Converted("decoder_only", params, config.n_head, keywords)
 
 
 def _llama(model, config):
@@ -203,26 +214,21 @@ def _llama(model, config):
             "feed_forward_norm": _norm(module.post_attention_layernorm),
         }
 
-    table = body.embed_tokens.weight
-    params = (
-        {"embeddings": {"word": table}, "norm": _norm(body.norm)} | _layers(body.layers, layer) | _head(model, table)
-    )
-    options = {
-        "norm_first": True,
-        "norm": "rms_norm",
-        "eps": config.rms_norm_eps,
-        "feed_forward": "gated_feed_forward",
-        "activation": _activation(config.hidden_act),
-        "key_heads": config.num_key_value_heads,
-        "rotate": {"base": rope["rope_theta"], "pairing": "half"},
-    }
-    return Converted("decoder_only", params, config.num_attention_heads, options)
+    words = {"embeddings": {"word": _words(body.embed_tokens)}}
+    params = words | {"norm": _norm(body.norm)} | _layers(body.layers, layer) | _head(model, body.embed_tokens)
+    activation, turn = _activation(config.hidden_act), {"base": rope["rope_theta"], "pairing": "half"}
+
+    def keywords(world):
+        attention = partial(world.multi_head_attention, turn=partial(world.rotary, **turn))
+        network = _network(world, "gated_feed_forward", activation)
+        return _joint(world, "rms_norm", config.rms_norm_eps) | network | {"attention": attention}
+
+    return Converted("decoder_only", params, config.num_attention_heads, keywords)
 
 
 def _t5(model, config):
     def attention(module):
-        leaves = _linears(module, query="q", key="k", value="v", output="o")
-        return leaves | {"query": {"weight": config.d_kv**0.5 * leaves["query"]["weight"]}}
+        return _linears(module, query="q", key="k", value="v", output="o")
 
     def layer(module):
         *attentions, network = module.layer
@@ -240,19 +246,23 @@ def _t5(model, config):
         relative = module.block[0].layer[0].SelfAttention.relative_attention_bias.weight
         return _layers(module.block, layer) | {"norm": _norm(module.final_layer_norm), "relative": relative}
 
-    table = model.shared.weight
-    params = {"embeddings": {"word": table}, "encoder": stack(model.encoder), "decoder": stack(model.decoder)}
+    params = {
+        "embeddings": {"word": _words(model.shared)},
+        "encoder": stack(model.encoder),
+        "decoder": stack(model.decoder),
+    }
     if config.scale_decoder_outputs:
         params["decoder"]["norm"] = map_tree(lambda gain: config.d_model**-0.5 * gain, params["decoder"]["norm"])
-    options = {
-        "norm_first": True,
-        "norm": "rms_norm",
-        "eps": config.layer_norm_epsilon,
-        "feed_forward": "gated_feed_forward" if config.is_gated_act else "feed_forward",
-        "activation": _activation(config.dense_act_fn),
-        "distance": config.relative_attention_max_distance,
-    }
-    return Converted("transformer", params | _head(model, table), config.num_heads, options)
+    network = "gated_feed_forward" if config.is_gated_act else "feed_forward"
+    activation, distance = _activation(config.dense_act_fn), config.relative_attention_max_distance
+
+    def keywords(world):
+        core = {"attend": partial(world.attention_fused, scale=1.0)}
+        relative = {"relative": partial(world.relative_bias, distance=distance)}
+        joint = _joint(world, "rms_norm", config.layer_norm_epsilon)
+        return joint | _network(world, network, activation) | core | relative
+
+    return Converted("transformer", params | _head(model, model.shared), config.num_heads, keywords)
 
 
 CONVERTERS = {
@@ -264,15 +274,22 @@ CONVERTERS = {
 
 
 def load_nn(module: nn.Transformer) -> dict:
-    """The parameters of an `nn.Transformer` as the trees of `encoder` and `decoder`.
+    """The parameters of an `nn.Transformer`, or of a part of it, as the trees of `encoder` and `decoder`.
 
     Parameters
     ----------
-    module : any `nn.Transformer` with biases; its norms are layer norms.
+    module : an `nn.Transformer`, `nn.TransformerEncoder` or `nn.TransformerDecoder`, with biases or without; its norms
+        are layer norms, and where they have no bias, ours is zero.
 
     Returns
     -------
-    ``{"encoder", "decoder"}``, tensors that are functions of the module's own, so that gradients reach those.
+    ``{"encoder", "decoder"}``, or the one tree of a stack; tensors that are functions of the module's own, so that
+    gradients reach those.
+
+    Raises
+    ------
+    ValueError
+        If the module is another, or its layers are not those of PyTorch.
 
     Examples
     --------
@@ -282,27 +299,37 @@ def load_nn(module: nn.Transformer) -> dict:
     torch.Size([6, 6])
     """
 
-    def linear(weight, bias):
-        return {"weight": weight.T, "bias": bias}
+    if isinstance(module, nn.Transformer):
+        return {"encoder": load_nn(module.encoder), "decoder": load_nn(module.decoder)}
+    if not isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
+        raise ValueError(
+            f"module is a {type(module).__name__}; expected an nn.Transformer, nn.TransformerEncoder or "
+            "nn.TransformerDecoder"
+        )
+    stack = _layers(module.layers, _torch_layer)
+    return stack if module.norm is None else stack | {"norm": _torch_norm(module.norm)}
 
-    def norm(m):
-        return {"gain": m.weight, "bias": m.bias}
 
-    def attention(m):
-        parts = zip(("query", "key", "value"), m.in_proj_weight.chunk(3), m.in_proj_bias.chunk(3), strict=True)
-        return {name: linear(W, b) for name, W, b in parts} | {"output": linear(m.out_proj.weight, m.out_proj.bias)}
+def _torch_norm(module):
+    bias = torch.zeros_like(module.weight) if module.bias is None else module.bias
+    return {"gain": module.weight, "bias": bias}
 
-    def layer(m):
-        norms = ["attention_norm", "feed_forward_norm"]
-        params = {"attention": attention(m.self_attn)}
-        if hasattr(m, "multihead_attn"):
-            norms.insert(1, "cross_attention_norm")
-            params["cross_attention"] = attention(m.multihead_attn)
-        params |= {name: norm(getattr(m, f"norm{i}")) for i, name in enumerate(norms, 1)}
-        up, down = m.linear1, m.linear2
-        return params | {"feed_forward": {"up": linear(up.weight, up.bias), "down": linear(down.weight, down.bias)}}
 
-    def stack(m):
-        return {"layers": {str(i): layer(x) for i, x in enumerate(m.layers)}, "norm": norm(m.norm)}
+def _torch_attention(module):
+    weights = module.in_proj_weight.chunk(3)
+    biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
+    parts = zip(("query", "key", "value"), weights, biases, strict=True)
+    leaves = {name: {"weight": W.T} | ({} if b is None else {"bias": b}) for name, W, b in parts}
+    return leaves | {"output": _linear(module.out_proj)}
 
-    return {"encoder": stack(module.encoder), "decoder": stack(module.decoder)}
+
+def _torch_layer(module):
+    if not isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+        raise ValueError(f"a layer is a {type(module).__name__}; only PyTorch's own layers can be converted")
+    norms = ["attention_norm", "feed_forward_norm"]
+    params = {"attention": _torch_attention(module.self_attn)}
+    if hasattr(module, "multihead_attn"):
+        norms.insert(1, "cross_attention_norm")
+        params["cross_attention"] = _torch_attention(module.multihead_attn)
+    params |= {name: _torch_norm(getattr(module, f"norm{i}")) for i, name in enumerate(norms, 1)}
+    return params | {"feed_forward": _linears(module, up="linear1", down="linear2")}

@@ -6,11 +6,12 @@ from functools import partial
 import torch
 from jaxtyping import Bool, Float
 
-from attnmath import _require, shapes
-from attnmath.cache import KeyValueCache
-from attnmath.torch.attention import attention, attention_fused, attention_weights
+from attnmath import _require, shapes, wiring
+from attnmath.torch.attention import attention, attention_fused
+from attnmath.torch.cores import grouped
 from attnmath.torch.linear import affine
 from attnmath.torch.modules import ParamTree
+from attnmath.torch.residuals import normalise
 from attnmath.torch.types import Array
 
 
@@ -24,11 +25,7 @@ def merge_heads(X: Float[Array, "... h n k"]) -> Float[Array, "... n d"]:
     return X.transpose(-2, -3).flatten(-2)
 
 
-def share_heads(X: Float[Array, "... g m k"], times: int) -> Float[Array, "... h m k"]:
-    """Repeat each key or value head for the queries of its group: (..., g, m, k) to (..., g times, m, k)."""
-    return X if times == 1 else X.repeat_interleave(times, -3)  # eq:grouped-heads
-
-
+@shapes.declares(shapes.attention_shapes)
 def multi_head_attention(
     Q: Float[Array, "... n d"],
     K: Float[Array, "... m e"] | None,
@@ -37,21 +34,16 @@ def multi_head_attention(
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
     *,
-    key_heads: int | None = None,
-    rotate: Callable | None = None,
-    bias: Float[Array, "..."] | None = None,
-    drop_weights: Callable | None = None,
-    cache: KeyValueCache | None = None,
-    empty_rows: str = "error",
-    record: dict | None = None,
+    attend: Callable = attention_fused,
+    turn: Callable | None = None,
+    norm: Callable | None = None,
 ) -> Float[Array, "... n o"]:
     r"""Attention in h subspaces at once.
 
     .. math:: O = [H_1, \dots, H_h] W_o + b_o,\qquad
               H_i = \operatorname{attention}(Q W_q^i + b_q^i,\; K W_k^i + b_k^i,\; V W_v^i + b_v^i)
 
-    Parameters, errors and source as in `attnmath.numpy.multi_head.multi_head_attention`. The weights are computed
-    explicitly only where a record asks for them.
+    Parameters, errors and source as in `attnmath.numpy.multi_head.multi_head_attention`; the functions return tensors.
 
     Examples
     --------
@@ -61,31 +53,27 @@ def multi_head_attention(
     tensor([[0.7311, 0.5000],
             [0.5000, 0.7311]])
     """
-    _require.keys_or_cache(K, V, cache)
-    g = _require.head_sizes(params, heads, key_heads)
-    if cache is None:
-        _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
-    elif rotate is not None:
-        rotate = partial(rotate, start=cache.length)
+    start = getattr(attend, "start", 0)
+    g = wiring.head_counts(params, heads, norm)
+    wiring.inputs(Q, K, V, start)
 
     def project(X, name, count):
-        return split_heads(affine(X, params[name]), count)
+        if X is None:
+            return None
+        return _prepare(split_heads(affine(X, params[name]), count), params, name, norm, turn, start)
 
-    q = project(Q, "query", heads)
-    k, v = cache.kept if K is None else (project(K, "key", g), project(V, "value", g))
-    if rotate is not None:
-        q, k = rotate(q), k if K is None else rotate(k)
-    if cache is not None and K is not None:
-        k, v = cache.append(k, v)
-    k, v = share_heads(k, heads // g), share_heads(v, heads // g)
-    if record is None and drop_weights is None:
-        H = attention_fused(q, k, v, mask, bias=bias, empty_rows=empty_rows)  # eq:head
-    else:
-        P = attention_weights(q, k, mask, bias=bias, empty_rows=empty_rows)
-        if record is not None:
-            record["weights"] = P
-        H = (P if drop_weights is None else drop_weights(P)) @ v
+    q, k, v = project(Q, "query", heads), project(K, "key", g), project(V, "value", g)
+    H = grouped(attend)(q, k, v, **({} if mask is True else {"mask": mask}))  # eq:head
     return affine(merge_heads(H), params["output"])  # eq:multi-head
+
+
+def _prepare(Y, params, name, norm, turn, start):
+    """What happens to queries and keys before they meet: the norm, then the turn."""
+    if name != "value" and norm is not None:
+        Y = normalise(Y, params[f"{name}_norm"], norm)
+    if name != "value" and turn is not None:
+        Y = turn(Y, start=start) if start else turn(Y)
+    return Y
 
 
 def multi_head_sum(
@@ -96,8 +84,8 @@ def multi_head_sum(
     heads: int,
     mask: Bool[Array, "..."] | bool = True,
     *,
-    key_heads: int | None = None,
-    rotate: Callable | None = None,
+    turn: Callable | None = None,
+    norm: Callable | None = None,
     bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
 ) -> Float[Array, "... n o"]:
@@ -117,7 +105,7 @@ def multi_head_sum(
             [0.5000, 0.7311]])
     """
     sizes = _require.shapes(Q=(Q, "... n d"), K=(K, "... m e"), V=(V, "... m c"))
-    g = _require.head_sizes(params, heads, key_heads)
+    g = wiring.head_counts(params, heads, norm)
     shape = (*sizes["..."], heads, sizes["n"], sizes["m"])
     _require.mask(mask, shape)
     _require.bias(bias, shape, Q)
@@ -128,7 +116,7 @@ def multi_head_sum(
         for name, X, count in (("query", Q, heads), ("key", K, g), ("value", V, g)):
             j = i * count // heads  # the key head of query head i
             Y = affine(X, {leaf: P.chunk(count, -1)[j] for leaf, P in params[name].items()})
-            projected.append(Y if rotate is None or name == "value" else rotate(Y))
+            projected.append(_prepare(Y, params, name, norm, turn, start=0))
         H = attention(*projected, _of_head(mask, i), bias=_of_head(bias, i), empty_rows=empty_rows)
         O = O + H @ Wo[i]  # eq:multi-head-sum
     return O
@@ -140,12 +128,12 @@ def _of_head(X, i):
 
 
 class MultiHeadAttention(ParamTree):
-    """`multi_head_attention` that holds its parameters."""
+    """`multi_head_attention` that holds its parameters; options are its keywords."""
 
-    def __init__(self, d: int, heads: int, key_heads: int | None = None):
+    def __init__(self, d: int, heads: int, key_heads: int | None = None, **options):
         _require.divides(heads, d, "the module")
-        super().__init__(shapes.attention_shapes(d, heads, key_heads))
-        self.heads, self.key_heads = heads, key_heads
+        super().__init__(shapes.of(partial(multi_head_attention, **options), d, heads, key_heads))
+        self.heads, self.options = heads, options
 
     def forward(self, Q, K, V, mask: torch.Tensor | bool = True, **options):
-        return multi_head_attention(Q, K, V, self.tree(), self.heads, mask, key_heads=self.key_heads, **options)
+        return multi_head_attention(Q, K, V, self.tree(), self.heads, mask, **self.options | options)

@@ -1,18 +1,21 @@
-"""A sub-layer with its residual connection and its norm: the joint of every block."""
+"""A sub-layer with its residual connection and its norm, the joint of every block, and the block itself."""
 
 from collections.abc import Callable
 
 from jaxtyping import Float
 
+from attnmath import _require
+from attnmath.shapes import declares, sublayer_shapes
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.types import Array
 
 
-def normalise(X, params, norm, eps):
+def normalise(X, params, norm):
     """A norm with its parameters in a dict, ``{"gain", "bias"}`` or ``{"gain"}``."""
-    return norm(X, *(params[name] for name in ("gain", "bias") if name in params), eps)
+    return norm(X, *(params[name] for name in ("gain", "bias") if name in params))
 
 
+@declares(sublayer_shapes)
 def sublayer(
     X: Float[Array, "... n d"],
     f: Callable,
@@ -20,7 +23,6 @@ def sublayer(
     *,
     norm_first: bool = False,
     norm: Callable = layer_norm,
-    eps: float = 1e-5,
     drop: Callable | None = None,
 ) -> Float[Array, "... n d"]:
     r"""X plus a function of X, with a norm after the sum (post-norm) or before the function (pre-norm).
@@ -36,6 +38,27 @@ def sublayer(
     >>> sublayer(torch.tensor([[1.0, 3.0]]), lambda Z: 0 * Z, norm, norm_first=True)
     tensor([[1., 3.]])
     """
-    F = f(normalise(X, params, norm, eps) if norm_first else X)
+    F = f(normalise(X, params, norm) if norm_first else X)
     Y = X + (F if drop is None else drop(F))  # eq:sublayer-pre-norm
-    return Y if norm_first else normalise(Y, params, norm, eps)  # eq:sublayer-post-norm
+    return Y if norm_first else normalise(Y, params, norm)  # eq:sublayer-post-norm
+
+
+def block(X: Float[Array, "... n d"], params: dict, steps: dict, join: Callable = sublayer) -> Float[Array, "... n d"]:
+    r"""X through named sub-layers, one after the other, each joined to its input.
+
+    .. math:: X^{s+1} = \operatorname{join}(X^s,\; f_s)
+
+    Parameters, errors and source as in `attnmath.numpy.residuals.block`; steps and joints return a tensor.
+
+    Examples
+    --------
+    >>> import torch
+    >>> norm = {"gain": torch.ones(2), "bias": torch.zeros(2)}
+    >>> block(torch.tensor([[1.0, 3.0]]), {"twice": {}, "twice_norm": norm}, {"twice": lambda Z, params: 2 * Z})
+    tensor([[-1.0000,  1.0000]])
+    """
+    _require.branches(params, tuple(steps), optional=tuple(f"{name}_norm" for name in steps))
+    for name, f in steps.items():
+        own = params[name]
+        X = join(X, lambda Z, f=f, own=own: f(Z, own), params.get(f"{name}_norm", {}))
+    return X

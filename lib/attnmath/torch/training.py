@@ -7,6 +7,7 @@ import platform
 import sys
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,12 @@ from attnmath.cache import select
 from attnmath.cmudict import END, LETTERS, PAD, SPECIALS, START, CMUdict, Lexicon, cmudict, pad, spell
 from attnmath.decoding import beam_search, greedy
 from attnmath.torch.activations import relu
+from attnmath.torch.feed_forward import feed_forward
 from attnmath.torch.losses import cross_entropy
+from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.positions import sinusoidal_positions
-from attnmath.torch.transformer import Transformer, decode, encode
+from attnmath.torch.residuals import sublayer
+from attnmath.torch.transformer import Transformer, decode, encode, token_embedding
 
 LONGEST = 64  # letters or phonemes, with the symbols at the ends
 
@@ -81,7 +85,7 @@ class Speller(nn.Module):
         super().__init__()
         self.config, self.phonemes = config, phonemes
         vocabulary, letters = len(SPECIALS) + len(phonemes), len(SPECIALS) + len(LETTERS)
-        sizes = {"source_vocabulary": letters, "norm": True}
+        sizes = {"source_vocabulary": letters, "norm": layer_norm}
         self.model = Transformer(vocabulary, config.d, config.heads, config.f, config.layers, **sizes)
         for name in ("embeddings", "source_embeddings"):
             nn.init.normal_(self.model.get_submodule(name).word, std=config.d**-0.5)
@@ -91,7 +95,11 @@ class Speller(nn.Module):
     def _options(self):
         drop = self.drop if self.training and self.config.drop else None
         scale = math.sqrt(self.config.d)
-        return {"norm_first": True, "activation": relu, "drop": drop, "scale": scale, "positions": self.positions}
+        return {
+            "embed": partial(token_embedding, scale=scale, positions=self.positions, drop=drop),
+            "feed_forward": partial(feed_forward, activation=relu),
+            "join": partial(sublayer, norm_first=True, drop=drop),
+        }
 
     def encode(self, letters):
         """Letters (b, m), padded, to the memory and the mask of its letters."""

@@ -80,11 +80,9 @@ def decoder_only(
     heads: int,
     mask: Bool[Array, "... n"] | None = None,
     *,
-    scale: float = 1.0,
-    positions: Float[Array, "p d"] | None = None,
-    drop: Callable | None = None,
+    embed: Callable = token_embedding,
     cache: dict | None = None,
-    **options,
+    **stack,
 ) -> Float[Array, "... n t"]:
     r"""A language model: at each position the logits of the next token, from the tokens so far.
 
@@ -99,11 +97,11 @@ def decoder_only(
     """
     start, n = length(cache), ids.shape[-1]
     _require.no_mask_with_cache(mask, cache)
-    X = token_embedding(ids, params["embeddings"], scale, positions, start=start, drop=drop)
+    X = embed(ids, params["embeddings"], start=start)
     allowed = causal_mask(n, start + n).to(ids.device)
     allowed = allowed if mask is None else allowed & _require.keys(mask, ids)[..., None, None, :]
-    stack = {name: params[name] for name in STACK if name in params}
-    return logits(decoder(X, None, stack, heads, allowed, drop=drop, cache=cache, **options), params)
+    layers = {name: params[name] for name in STACK if name in params}
+    return logits(decoder(X, None, layers, heads, allowed, cache=cache, **stack), params)
 
 
 def encode(
@@ -112,10 +110,8 @@ def encode(
     heads: int,
     source_mask: Bool[Array, "... m"] | None = None,
     *,
-    scale: float = 1.0,
-    positions: Float[Array, "p d"] | None = None,
-    drop: Callable | None = None,
-    **options,
+    embed: Callable = token_embedding,
+    **stack,
 ) -> Float[Array, "... m d"]:
     r"""The first half of `transformer`: what the encoder makes of the source.
 
@@ -129,8 +125,8 @@ def encode(
     torch.Size([1, 3, 4])
     """
     keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
-    S = token_embedding(source, params.get("source_embeddings", params["embeddings"]), scale, positions, drop=drop)
-    return encoder(S, params["encoder"], heads, keys, drop=drop, **options)
+    S = embed(source, params.get("source_embeddings", params["embeddings"]))
+    return encoder(S, params["encoder"], heads, keys, **stack)
 
 
 def decode(
@@ -140,11 +136,9 @@ def decode(
     heads: int,
     source_mask: Bool[Array, "... m"] | None = None,
     *,
-    scale: float = 1.0,
-    positions: Float[Array, "p d"] | None = None,
-    drop: Callable | None = None,
+    embed: Callable = token_embedding,
     cache: dict | None = None,
-    **options,
+    **stack,
 ) -> Float[Array, "... n t"]:
     r"""The second half of `transformer`: logits of each next target token, from the encoder's output.
 
@@ -161,9 +155,9 @@ def decode(
     """
     start, n = length(cache), target.shape[-1]
     keys = True if source_mask is None else source_mask[..., None, None, :]
-    X = token_embedding(target, params["embeddings"], scale, positions, start=start, drop=drop)
+    X = embed(target, params["embeddings"], start=start)
     causal = causal_mask(n, start + n).to(target.device)
-    Y = decoder(X, memory, params["decoder"], heads, causal, keys, drop=drop, cache=cache, **options)
+    Y = decoder(X, memory, params["decoder"], heads, causal, keys, cache=cache, **stack)
     return logits(Y, params)
 
 
@@ -194,7 +188,10 @@ def transformer(
 
 
 class DecoderOnly(ParamTree):
-    """`decoder_only` that holds its parameters; options are its keywords."""
+    """`decoder_only` that holds its parameters; options are its keywords, and decide the parameters' shapes.
+
+    ``norm`` is the norm at the end, None for none; with ``buckets`` there is a table of relative positions.
+    """
 
     def __init__(
         self,
@@ -205,20 +202,27 @@ class DecoderOnly(ParamTree):
         layers: int,
         positions: int = 0,
         *,
-        norm: bool = False,
+        key_heads: int | None = None,
+        norm: Callable | None = None,
         tie: bool = True,
+        buckets: int = 0,
         **options,
     ):
         _require.divides(heads, d, "the module")
-        super().__init__(shapes.decoder_only_shapes(vocabulary, d, f, layers, positions, norm=norm, tie=tie))
-        self.heads, self.options = heads, options
+        sizes, self.options = _sizes(heads, key_heads, norm, buckets, options)
+        super().__init__(shapes.decoder_only_shapes(vocabulary, d, f, layers, positions, tie=tie, **sizes))
+        self.heads = heads
 
     def forward(self, ids, mask: torch.Tensor | None = None, **options):
-        return decoder_only(ids, self.tree(), self.heads, mask, **self.options, **options)
+        return decoder_only(ids, self.tree(), self.heads, mask, **self.options | options)
 
 
 class Transformer(ParamTree):
-    """`transformer` that holds its parameters; options are its keywords."""
+    """`transformer` that holds its parameters; options are its keywords, and decide the parameters' shapes.
+
+    ``norm`` is the norm at the end of both stacks, None for none; with ``buckets`` they have tables of relative
+    positions.
+    """
 
     def __init__(
         self,
@@ -230,14 +234,26 @@ class Transformer(ParamTree):
         positions: int = 0,
         *,
         source_vocabulary: int | None = None,
-        norm: bool = False,
+        key_heads: int | None = None,
+        norm: Callable | None = None,
         tie: bool = True,
+        buckets: int = 0,
         **options,
     ):
         _require.divides(heads, d, "the module")
-        sizes = {"source_vocabulary": source_vocabulary, "norm": norm, "tie": tie}
+        sizes, self.options = _sizes(heads, key_heads, norm, buckets, options)
+        sizes |= {"source_vocabulary": source_vocabulary, "tie": tie}
         super().__init__(shapes.transformer_shapes(vocabulary, d, f, layers, positions, **sizes))
-        self.heads, self.options = heads, options
+        self.heads = heads
 
     def forward(self, source, target, source_mask: torch.Tensor | None = None, **options):
-        return transformer(source, target, self.tree(), self.heads, source_mask, **self.options, **options)
+        return transformer(source, target, self.tree(), self.heads, source_mask, **self.options | options)
+
+
+def _sizes(heads, key_heads, norm, buckets, options):
+    """What decides the shapes of a model's parameters, and the options with which its function is called."""
+    if "relative" in options and not buckets:
+        raise ValueError("relative positions need a table: give the number of its rows, buckets=32 for example")
+    parts = {name: options[name] for name in ("attention", "feed_forward", "join") if name in options}
+    sizes = {"heads": heads, "key_heads": key_heads, "norm": norm, "buckets": buckets, **parts}
+    return sizes, options | ({} if norm is None else {"norm": norm})
