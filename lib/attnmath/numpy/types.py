@@ -1,4 +1,4 @@
-"""The names that signatures use, the two array idioms that every gradient needs, and what every component promises."""
+"""The names that signatures use, the array idioms that gradients need, and what every component promises."""
 
 import functools
 from collections.abc import Callable
@@ -24,6 +24,16 @@ def sum_to(X: Array, shape: tuple[int, ...]) -> Array:
     X = X.sum(tuple(range(X.ndim - len(shape))))
     ones = tuple(i for i, size in enumerate(shape) if size == 1 and X.shape[i] != 1)
     return X.sum(ones, keepdims=True) if ones else X
+
+
+def wide(X: Array) -> Array:
+    """The array in float32 or wider: 16 bits hold no square beyond 65504, and no sum beyond 2048 of numbers near 1."""
+    return X.astype(np.float32) if X.dtype == np.float16 else X
+
+
+def like(X: Array, Y: Array) -> Array:
+    """Y in X's dtype; the same array if it has that already."""
+    return Y.astype(X.dtype, copy=False)
 
 
 _VALUES = (np.ndarray, np.generic)

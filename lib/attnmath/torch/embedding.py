@@ -1,6 +1,5 @@
 """From token ids to vectors."""
 
-import torch
 from jaxtyping import Float, Integer
 
 from attnmath import _require
@@ -19,6 +18,7 @@ def embedding(ids: Integer[Array, "..."], table: Float[Array, "t d"]) -> Float[A
 
     Examples
     --------
+    >>> import torch
     >>> embedding(torch.tensor([2, 0]), torch.tensor([[1.0], [2.0], [3.0]]))
     tensor([[3.],
             [1.]])
@@ -40,6 +40,7 @@ def bert_embedding(ids: Integer[Array, "... n"], params: dict, eps: float = 1e-1
 
     Examples
     --------
+    >>> import torch
     >>> params = {"word": torch.eye(2), "position": torch.zeros(1, 2), "segment": torch.zeros(1, 2)}
     >>> bert_embedding(torch.tensor([1]), params | {"norm": {"gain": torch.ones(2), "bias": torch.zeros(2)}})
     tensor([[-1.,  1.]])
