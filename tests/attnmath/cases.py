@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -216,6 +217,32 @@ def transformer_reference(params, norm_first=False):
     return F.linear(Y, params["head"]["weight"].T if "head" in params else params["embeddings"]["word"])
 
 
+LOSS_WEIGHTS = np.random.default_rng(13).random(TOKENS)
+LOSS_WEIGHTS[3] = 0  # a target of weight 0 does not count
+
+
+def weighted_loss_call(smoothing=0.0, reduction="mean", padded=True):
+    """With a factor for each token; a padded position is told by a mask."""
+
+    def call(world, Z):
+        keep = const(world, PADDING) if padded else None
+        options = {"smoothing": smoothing, "weights": const(world, LOSS_WEIGHTS), "reduction": reduction}
+        return world.cross_entropy(Z, const(world, IDS), keep, **options)
+
+    return call
+
+
+def weighted_loss_reference(smoothing=0.0, reduction="mean", padded=True):
+    targets = torch.from_numpy(np.where(PADDING, IDS, -100) if padded else IDS)
+    options = {"weight": torch.from_numpy(LOSS_WEIGHTS), "label_smoothing": smoothing, "reduction": reduction}
+
+    def reference(Z):
+        loss = F.cross_entropy(Z.flatten(0, -2), targets.flatten(), **options)
+        return loss.reshape(IDS.shape) if reduction == "none" else loss
+
+    return reference
+
+
 def loss_call(mask=False, smoothing=0.0):
     """Cross-entropy; where the mask says that a position does not count, the target is no token."""
     targets = np.where(PADDING, IDS, -100) if mask else IDS
@@ -291,6 +318,63 @@ def add_bias(function, mask=True):
         return getattr(world, function)(*inputs, m, bias=bias)
 
     return call
+
+
+def gemma_reference(Q, K, V, bias, cap=0.7, scale=1.3, mask=None):
+    """Gemma-2's own attention, which caps the scaled scores and then adds what hides keys."""
+    from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
+
+    class OneGroup:
+        num_key_value_groups, training = 1, False
+
+    bias = bias.expand(B, N, M)
+    if mask is not None:
+        bias = bias.masked_fill(~torch.from_numpy(mask), -torch.inf)
+    heads = [X[:, None] for X in (Q, K, V)]
+    O = in_float64(eager_attention_forward, OneGroup(), *heads, bias[:, None], scaling=scale, softcap=cap)[0]
+    return O[:, :, 0]
+
+
+def in_float64(f, *args, **options):
+    """f, whose softmax in float32 is kept in float64."""
+    softmax = F.softmax
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(F, "softmax", lambda X, dim, dtype: softmax(X, dim))
+        return f(*args, **options)
+
+
+def capped_scores(Q, K, cap=0.7):
+    return cap * torch.tanh(torch.einsum("bnk,bmk->bnm", Q, K) / K.shape[-1] ** 0.5 / cap)
+
+
+def optioned(function, mask=True, **options):
+    """Attention with options, the last argument being its bias."""
+
+    def call(world, *args):
+        *inputs, bias = args
+        m = mask if mask is True else const(world, mask)
+        return getattr(world, function)(*inputs, m, bias=bias, **options)
+
+    return call
+
+
+HEADS_OF_VALUES = (np.random.default_rng(11).random((A, B, N, M)) < 0.6) | (np.arange(M) == 2)
+
+
+def more_values(function):
+    """Values, a mask and a bias with a leading axis that queries and keys lack."""
+    return Case(
+        function,
+        "more-values",
+        draw((B, N, K), (M, K), (A, 1, M, V), (A, 1, 1, M)),
+        optioned(function, HEADS_OF_VALUES),
+        lambda Q, K, V, bias: F.scaled_dot_product_attention(
+            Q.expand(A, -1, -1, -1),
+            K.expand(A, B, -1, -1),
+            V.expand(-1, B, -1, -1),
+            attn_mask=bias.expand(A, B, N, M).masked_fill(~torch.from_numpy(HEADS_OF_VALUES), -torch.inf),
+        ),
+    )
 
 
 def biased_reference(Q, K, V, bias, mask=None):
@@ -651,6 +735,85 @@ CASES = [
         lambda w, *a: w.attention_fused(*a),
         sdpa,
     ),
+    *[
+        Case(
+            name,
+            "scale",
+            QKV,
+            lambda w, *a, name=name: getattr(w, name)(*a, scale=1.0),
+            lambda Q, K, V: F.scaled_dot_product_attention(Q, K, V, scale=1.0),
+        )
+        for name in ("attention", "attention_fused")
+    ],
+    *[
+        Case(
+            name,
+            "scale-causal",
+            draw((B, M, K), (B, M, K), (B, M, V)),
+            lambda w, *a, name=name: getattr(w, name)(*a, w.causal_mask(M), scale=0.9),
+            lambda Q, K, V: F.scaled_dot_product_attention(Q, K, V, is_causal=True, scale=0.9),
+        )
+        for name in ("attention", "attention_fused")
+    ],
+    *[
+        Case(
+            name,
+            "softcap",
+            draw((B, N, K), (B, M, K), (B, M, V), (N, M)),
+            optioned(name, mask=MASK, softcap=0.7, scale=1.3),
+            lambda *a: gemma_reference(*a, mask=MASK),
+        )
+        for name in ("attention", "attention_fused")
+    ],
+    *[
+        Case(
+            name,
+            "softcap-empty-row",
+            QKV,
+            lambda w, *a, name=name: getattr(w, name)(*a, const(w, EMPTY_ROW), empty_rows="zero", softcap=0.7),
+            lambda Q, K, V: (
+                capped_scores(Q, K)
+                .masked_fill(~torch.from_numpy(EMPTY_ROW | ~EMPTY_ROW.any(-1)[:, None]), -torch.inf)
+                .softmax(-1)
+                .mul(torch.from_numpy(EMPTY_ROW.any(-1)[:, None]))
+                @ V
+            ),
+        )
+        for name in ("attention", "attention_fused")
+    ],
+    *[
+        Case(
+            name,
+            "softcap-no-batch",
+            draw((0, N, K), (0, M, K), (0, M, V), (0, 1, M)),
+            optioned(name, mask=MASK, softcap=0.7, scale=1.3, empty_rows="zero"),
+            lambda Q, K, V, bias: ((Q @ K.mT).tanh() + bias).softmax(-1) @ V,
+        )
+        for name in ("attention", "attention_fused")
+    ],
+    Case(
+        "attention_fused",
+        "softcap-many-blocks",
+        draw((3, 521, K), (3, 509, K), (3, 509, V)),
+        lambda w, *a: w.attention_fused(*a, softcap=0.7),
+        lambda Q, K, V: capped_scores(Q, K).softmax(-1) @ V,
+    ),
+    Case(
+        "attention_weights",
+        "softcap",
+        draw((B, N, K), (B, M, K), (N, 1)),
+        lambda w, Q, K, bias: w.attention_weights(Q, K, const(w, MASK), bias=bias, softcap=0.7),
+        lambda Q, K, bias: (capped_scores(Q, K) + bias).masked_fill(~torch.from_numpy(MASK), -torch.inf).softmax(-1),
+    ),
+    Case(
+        "scaled_dot_score",
+        "scale",
+        draw((B, N, K), (B, M, K)),
+        lambda w, Q, K: w.scaled_dot_score(Q, K, scale=0.3),
+        lambda Q, K: 0.3 * torch.einsum("bnk,bmk->bnm", Q, K),
+    ),
+    more_values("attention"),
+    more_values("attention_fused"),
     Case("attention_chunked", "plain", QKV, lambda w, *a: w.attention_chunked(*a, chunk=2), sdpa),
     Case(
         "attention_chunked",
@@ -1319,6 +1482,29 @@ CASES = [
         normal(TOKENS),
         one_row,
         lambda Z: F.cross_entropy(Z, torch.tensor(3), label_smoothing=0.2),
+    ),
+    *(
+        Case(
+            "cross_entropy",
+            f"weights-{reduction}-{'smoothed' if smoothing else 'plain'}",
+            normal(B, M, TOKENS),
+            weighted_loss_call(smoothing, reduction, padded),
+            weighted_loss_reference(smoothing, reduction, padded),
+        )
+        for smoothing, reduction, padded in [
+            (0.0, "mean", True),
+            (0.1, "mean", False),
+            (0.3, "sum", True),
+            (0.0, "none", False),
+            (0.3, "none", True),
+        ]
+    ),
+    Case(
+        "cross_entropy",
+        "sum-of-no-rows",
+        normal(0, TOKENS),
+        lambda w, Z: w.cross_entropy(Z, const(w, np.zeros(0, int)), reduction="sum"),
+        lambda Z: F.cross_entropy(Z, torch.zeros(0, dtype=torch.long), reduction="sum"),
     ),
     Case(
         "cross_entropy",

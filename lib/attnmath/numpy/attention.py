@@ -6,9 +6,21 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from attnmath import _require
+from attnmath._require.attention import factor
+from attnmath._require.attention import softcap as require_softcap
+from attnmath.numpy.half import half_in_float32
 from attnmath.numpy.scoring_functions import scaled_dot_score
 from attnmath.numpy.softmax import softmax
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
+
+
+def _capped(S, softcap):
+    """Scores that approach the bound, and the vjp; with None the scores as they are."""
+    require_softcap(softcap)
+    if softcap is None:
+        return S, lambda dS: dS
+    tanh = np.tanh(S / softcap)
+    return softcap * tanh, lambda dS: dS * (1 - tanh * tanh)
 
 
 def _allow(S, mask):
@@ -16,6 +28,8 @@ def _allow(S, mask):
     return S if mask is True else np.where(mask, S, np.asarray(-np.inf, S.dtype))
 
 
+@differentiable
+@half_in_float32
 def attention_weights(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... m k"],
@@ -23,6 +37,8 @@ def attention_weights(
     *,
     bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> tuple[Float[Array, "... n m"], Vjp]:
     r"""How much each query attends to each key.
 
@@ -35,6 +51,9 @@ def attention_weights(
     mask : boolean, broadcasts to (..., n, m); True = may attend.
     bias : broadcasts to (..., n, m), added to the scaled scores; None adds nothing.
     empty_rows : a query that may attend to nothing is an ``"error"``, or gets a row of zeros with ``"zero"``.
+    scale : what multiplies the dot products, > 0; None is :math:`1/\sqrt{d_k}`. T5 uses 1.
+    softcap : a bound :math:`\kappa > 0` that each scaled score s approaches, :math:`\kappa\tanh(s/\kappa)`; None bounds
+        nothing. Bias and mask come after it, as in Gemma-2, so that the bias is not bounded.
 
     Returns
     -------
@@ -44,11 +63,12 @@ def attention_weights(
     Raises
     ------
     ValueError
-        If shapes or dtypes disagree, there is no key, the mask is not boolean or does not broadcast, or a row is empty.
+        If shapes or dtypes disagree, there is no key, the mask is not boolean or does not broadcast, a row is empty, or
+        scale or softcap is not positive and finite.
 
     References
     ----------
-    Vaswani et al. (2017), equation 1. Chapter 2, eq:attention-weights.
+    Vaswani et al. (2017), equation 1; for softcap Gemma Team (2024), section 2. Chapter 2, eq:attention-weights.
 
     Examples
     --------
@@ -58,20 +78,23 @@ def attention_weights(
     """
     sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"))
     _require.nonempty("K", K.shape, -2, sizes["m"], "key")
-    S, score_vjp = scaled_dot_score(Q, K)
+    S, score_vjp = scaled_dot_score(Q, K, scale=scale)
     _require.mask(mask, S.shape)
     _require.bias(bias, S.shape, Q)
+    S, cap_vjp = _capped(S, softcap)
     S = _allow(S if bias is None else S + bias, mask)  # eq:masked-scores
     P, softmax_vjp = softmax(S, empty_rows=empty_rows)  # eq:attention-weights
 
     def vjp(dP):
         dS = softmax_vjp(dP)
-        dQ, dK = score_vjp(dS)  # eq:attention-vjp-qk
+        dQ, dK = score_vjp(cap_vjp(dS))  # eq:attention-vjp-qk
         return (dQ, dK) if bias is None else (dQ, dK, sum_to(dS, bias.shape))
 
     return P, vjp
 
 
+@differentiable
+@half_in_float32
 def attention(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... m k"],
@@ -81,6 +104,8 @@ def attention(
     bias: Float[Array, "..."] | None = None,
     drop: Callable | None = None,
     empty_rows: str = "error",
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> tuple[Float[Array, "... n v"], Vjp]:
     r"""Scaled dot-product attention.
 
@@ -95,6 +120,7 @@ def attention(
     bias : broadcasts to (..., n, m), added to the scaled scores; None adds nothing.
     drop : ``drop(P) -> (P', vjp)``, applied to the weights, such as `random_dropout`; None leaves them.
     empty_rows : a query that may attend to nothing is an ``"error"``, or gets an output of zeros with ``"zero"``.
+    scale, softcap : as in `attention_weights`.
 
     Returns
     -------
@@ -104,7 +130,8 @@ def attention(
     Raises
     ------
     ValueError
-        If shapes or dtypes disagree, there is no key, the mask is not boolean or does not broadcast, or a row is empty.
+        If shapes or dtypes disagree, there is no key, the mask is not boolean or does not broadcast, a row is empty, or
+        scale or softcap is not positive and finite.
 
     References
     ----------
@@ -116,15 +143,16 @@ def attention(
     >>> O
     array([[2., 1.]])
     """
-    _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
-    P, weights_vjp = attention_weights(Q, K, mask, bias=bias, empty_rows=empty_rows)
+    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
+    queries = np.broadcast_to(Q, (*sizes["..."], *Q.shape[-2:]))  # a mask may have the leading axes that only V has
+    P, weights_vjp = attention_weights(queries, K, mask, bias=bias, empty_rows=empty_rows, scale=scale, softcap=softcap)
     P, drop_vjp = (P, lambda dP: dP) if drop is None else drop(P)  # eq:attention-dropout
     O = P @ V  # eq:attention
 
     def vjp(dO):
         dV = T(P) @ dO  # eq:attention-vjp-v
         dQ, dK, *dbias = weights_vjp(drop_vjp(sum_to(dO @ T(V), P.shape)))
-        return dQ, dK, sum_to(dV, V.shape), *dbias
+        return sum_to(dQ, Q.shape), dK, sum_to(dV, V.shape), *dbias
 
     return O, vjp
 
@@ -133,6 +161,8 @@ BLOCK = 1 << 17  # scores worked on at a time by attention_fused, so that they s
 ROWS = 256  # but at least this many queries: matrix products of fewer rows are slow
 
 
+@differentiable
+@half_in_float32
 def attention_fused(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... m k"],
@@ -141,6 +171,8 @@ def attention_fused(
     *,
     bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> tuple[Float[Array, "... n v"], Vjp]:
     r"""`attention`, fast: one block of queries after the other, in a buffer that is used again, and nothing n x m kept.
 
@@ -148,7 +180,7 @@ def attention_fused(
 
     Parameters
     ----------
-    Q, K, V, mask, bias, empty_rows : as in `attention`.
+    Q, K, V, mask, bias, empty_rows, scale, softcap : as in `attention`.
 
     Returns
     -------
@@ -182,16 +214,23 @@ def attention_fused(
     Q, K, V = (np.broadcast_to(X, (*lead, *X.shape[-2:])) for X in (Q, K, V))
     hidden = None if mask is True else np.broadcast_to(~np.asarray(mask), (*lead, n, m))
     added = None if bias is None else np.broadcast_to(bias, (*lead, n, m))
-    c = sizes["k"] ** -0.5
-    wide = np.promote_types(Q.dtype, np.float32)
+    c = factor(scale, sizes["k"])
+    require_softcap(softcap)
     group, rows = max(1, BLOCK // max(1, n * m)), max(ROWS, BLOCK // m)
     groups = [(*i, slice(a, a + group)) for i in np.ndindex(*lead[:-1]) for a in range(0, lead[-1], group)]
     blocks = [slice(a, a + rows) for a in range(0, n, rows)]
-    buffers = np.empty((2, min(group, lead[-1]), min(rows, n), m), Q.dtype)
+    buffers = np.empty((2 if softcap is None else 3, min(group, lead[-1]), min(rows, n), m), Q.dtype)
 
-    def scores(i, block, out):
+    def scores(i, block, slope=False):
+        """Into the first buffer; with softcap its slope into the third, if it is asked for."""
         q = Q[*i, block, :]
-        S = np.matmul(c * q, T(K[i]), out=out[: len(q), : q.shape[1]])
+        S = np.matmul(c * q, T(K[i]), out=buffers[0, : len(q), : q.shape[1]])
+        if softcap is not None:
+            S /= softcap
+            np.tanh(S, out=S)
+            if slope:
+                np.subtract(1, S * S, out=buffers[2, : len(q), : q.shape[1]])
+            S *= softcap
         if added is not None:
             S += added[*i, block, :]
         if hidden is not None:
@@ -203,11 +242,11 @@ def attention_fused(
     for i in groups:
         for block in blocks:
             at = (*i, block)
-            E = scores(i, block, buffers[0])
+            E = scores(i, block)
             top[at] = t = _finite(E.max(-1, keepdims=True), hidden)
             E -= t
             np.exp(E, out=E)
-            z[at] = E.sum(-1, keepdims=True, dtype=wide)
+            z[at] = E.sum(-1, keepdims=True)
             O[at] = E @ V[i]
     if (z == 0).any():
         if empty_rows == "error":
@@ -224,18 +263,20 @@ def attention_fused(
         for i in groups:
             for block in blocks:
                 at = (*i, block)
-                E = scores(i, block, buffers[0])
+                E = scores(i, block, slope=True)
                 E -= top[at]
                 np.exp(E, out=E)
                 dS = np.matmul(share[at], T(V[i]), out=buffers[1][: len(E), : E.shape[1]])
                 dS -= row[at]
                 dS *= E
-                dV[i] += T(E) @ share[at]  # eq:attention-vjp-v
-                dQ[at] = dS @ K[i]  # eq:attention-vjp-qk
-                dK[i] += T(dS) @ Q[at]
                 if dbias is not None:
                     part = _part(dbias, at)
                     part += sum_to(dS, part.shape)
+                if softcap is not None:
+                    dS *= buffers[2, : len(E), : E.shape[1]]
+                dV[i] += T(E) @ share[at]  # eq:attention-vjp-v
+                dQ[at] = dS @ K[i]  # eq:attention-vjp-qk
+                dK[i] += T(dS) @ Q[at]
         dQ *= c
         dK *= c
         dinputs = (sum_to(dX, shape) for dX, shape in zip((dQ, dK, dV), shapes, strict=True))
@@ -255,6 +296,8 @@ def _finite(top, hidden):
     return top if hidden is None else np.where(np.isneginf(top), 0, top)
 
 
+@differentiable
+@half_in_float32
 def general_attention(
     Q: Float[Array, "... n q"],
     K: Float[Array, "... m k"],
@@ -321,6 +364,8 @@ def general_attention(
     return O, vjp
 
 
+@differentiable
+@half_in_float32
 def attention_chunked(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... m k"],

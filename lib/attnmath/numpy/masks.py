@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer
 
 from attnmath import _require
+from attnmath._require.attention import window_sizes
 from attnmath.numpy.types import Array
 
 
@@ -74,24 +75,25 @@ def padding_mask(lengths: Integer[Array, " b"], m: int | None = None) -> Bool[Ar
     return np.arange(m) < lengths[:, None, None]  # eq:padding-mask
 
 
-def window_mask(n: int, width: int) -> Bool[Array, "n n"]:
-    r"""Each position sees those at most ``width`` steps away.
+def window_mask(n: int, width: int, m: int | None = None) -> Bool[Array, "n m"]:
+    r"""Each query sees the keys at most ``width`` steps away; the last query stands at the last key.
 
-    .. math:: M_{ij} = [\,|i - j| \le w\,]
+    .. math:: M_{ij} = [\,|i + m - n - j| \le w\,]
 
     Parameters
     ----------
-    n : positions.
+    n : queries.
     width : w >= 0.
+    m : keys, at least n, of which the first m - n lie before the first query; None means n.
 
     Returns
     -------
-    M : (n, n) boolean, a band of 2 w + 1 diagonals; combine it with others by ``&``.
+    M : (n, m) boolean, a band of 2 w + 1 diagonals; combine it with others by ``&``, such as `causal_mask`.
 
     Raises
     ------
     ValueError
-        If n < 1 or width < 0.
+        If n < 1, m < n or width < 0.
 
     References
     ----------
@@ -104,10 +106,10 @@ def window_mask(n: int, width: int) -> Bool[Array, "n n"]:
            [1, 1, 1],
            [0, 1, 1]])
     """
-    _require.positive("n", n)
+    m = n if m is None else m
+    window_sizes(n, m)
     _require.nonnegative("width", width)
-    i = np.arange(n)
-    return abs(i[:, None] - i) <= width  # eq:window-mask
+    return abs(np.arange(m - n, m)[:, None] - np.arange(m)) <= width  # eq:window-mask
 
 
 def additive_mask(mask: Bool[Array, "..."], dtype) -> Float[Array, "..."]:

@@ -4,9 +4,12 @@ import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath._require.attention import factor
+from attnmath.numpy.half import half_in_float32
+from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
 
 
+@differentiable
 def dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> tuple[Float[Array, "... n m"], Vjp]:
     r"""Dot-product scores.
 
@@ -47,25 +50,30 @@ def dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> tuple[F
     return S, vjp
 
 
-def scaled_dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> tuple[Float[Array, "... n m"], Vjp]:
+@differentiable
+@half_in_float32
+def scaled_dot_score(
+    Q: Float[Array, "... n k"], K: Float[Array, "... m k"], *, scale: float | None = None
+) -> tuple[Float[Array, "... n m"], Vjp]:
     r"""Scaled dot-product scores.
 
-    .. math:: S = Q K^\top / \sqrt{d_k}
+    .. math:: S = c\, Q K^\top,\qquad c = 1/\sqrt{d_k}
 
     Parameters
     ----------
     Q : (..., n, k) queries.
     K : (..., m, k) keys.
+    scale : c > 0; None is :math:`1/\sqrt{d_k}`. T5 uses 1, Gemma-2 a number of its own.
 
     Returns
     -------
-    S : (..., n, m), of variance 1 where queries and keys have independent entries of mean 0 and variance 1.
+    S : (..., n, m), with None of variance 1 if queries and keys have independent entries of mean 0 and variance 1.
     vjp : dS -> (dQ, dK).
 
     Raises
     ------
     ValueError
-        As `dot_score`, and if k is 0.
+        As `dot_score`, and if k is 0 or the scale is not positive and finite.
 
     References
     ----------
@@ -79,7 +87,7 @@ def scaled_dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> 
     """
     sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"))
     _require.nonempty("Q", Q.shape, -1, sizes["k"], "component")
-    c = sizes["k"] ** -0.5
+    c = factor(scale, sizes["k"])
     S = c * (Q @ T(K))  # eq:scaled-dot-score
 
     def vjp(dS):
@@ -89,6 +97,7 @@ def scaled_dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> 
     return S, vjp
 
 
+@differentiable
 def multiplicative_score(
     Q: Float[Array, "... n q"], K: Float[Array, "... m k"], W: Float[Array, "q k"]
 ) -> tuple[Float[Array, "... n m"], Vjp]:
@@ -133,6 +142,8 @@ def multiplicative_score(
     return S, vjp
 
 
+@differentiable
+@half_in_float32
 def additive_score(
     Q: Float[Array, "... n q"],
     K: Float[Array, "... m k"],

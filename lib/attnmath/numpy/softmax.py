@@ -4,9 +4,12 @@ import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, Vjp
+from attnmath.numpy.half import half_in_float32
+from attnmath.numpy.types import Array, Vjp, differentiable
 
 
+@differentiable
+@half_in_float32
 def softmax(
     S: Float[Array, "... m"], temperature: float = 1.0, *, empty_rows: str = "error"
 ) -> tuple[Float[Array, "... m"], Vjp]:
@@ -50,9 +53,9 @@ def softmax(
         if empty_rows == "error":
             _require.no_empty_row(tuple(np.argwhere(empty[..., 0])[0].tolist()), "empty_rows='zero'")
         top = np.where(empty, 0, top).astype(S.dtype)
-    with np.errstate(over="ignore"):  # in 16 bits a low temperature may overflow to -inf, rightly a weight of 0
+    with np.errstate(over="ignore"):  # a low temperature may overflow to -inf, rightly a weight of 0
         E = np.exp((S - top) / temperature)
-    Z = E.sum(-1, keepdims=True, dtype=np.promote_types(S.dtype, np.float32)).astype(S.dtype)  # 16 bits stop at 2048
+    Z = E.sum(-1, keepdims=True)
     P = E / np.where(Z == 0, 1, Z).astype(S.dtype)  # eq:softmax
 
     def vjp(dP):
@@ -61,6 +64,8 @@ def softmax(
     return P, vjp
 
 
+@differentiable
+@half_in_float32
 def logsumexp(S: Float[Array, "... m"]) -> tuple[Float[Array, "..."], Vjp]:
     r"""The smooth maximum of each row.
 
@@ -68,12 +73,13 @@ def logsumexp(S: Float[Array, "... m"]) -> tuple[Float[Array, "..."], Vjp]:
 
     Parameters
     ----------
-    S : (..., m) scores in nats; a row of ``-inf`` only gives ``-inf``.
+    S : (..., m) scores in nats; a row of ``-inf`` only gives ``-inf``, and a row with ``+inf`` gives ``+inf``.
 
     Returns
     -------
     L : (...) between the maximum and the maximum plus :math:`\log m`.
-    vjp : dL -> dS, the softmax weights times dL.
+    vjp : dL -> dS, the softmax weights times dL. Beside a score of ``+inf`` the finite ones get 0, and that score
+        itself gets ``nan``, because infinity has no slope.
 
     Raises
     ------
@@ -93,18 +99,23 @@ def logsumexp(S: Float[Array, "... m"]) -> tuple[Float[Array, "..."], Vjp]:
     _require.shapes(S=(S, "... m"))
     _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
     top = S.max(-1, keepdims=True)
-    top = np.where(np.isneginf(top), 0, top).astype(S.dtype)
+    if np.isposinf(top).any():
+        S = np.where(np.isposinf(top) & (S < np.inf), np.asarray(-np.inf, S.dtype), S)  # beside +inf nothing counts
+    top = np.where(np.isinf(top), 0, top).astype(S.dtype)
     E = np.exp(S - top)
-    Z = E.sum(-1, keepdims=True, dtype=np.promote_types(S.dtype, np.float32)).astype(S.dtype)  # 16 bits stop at 2048
+    Z = E.sum(-1, keepdims=True)
     with np.errstate(divide="ignore"):  # log 0 = -inf is the right value of an empty row
         L = np.squeeze(top + np.log(Z), -1)  # eq:logsumexp
 
     def vjp(dL):
-        return dL[..., None] * E / np.where(Z == 0, 1, Z).astype(S.dtype)  # eq:logsumexp-vjp
+        with np.errstate(invalid="ignore"):  # inf / inf, the share of a score of +inf
+            return dL[..., None] * (E / np.where(Z == 0, 1, Z).astype(S.dtype))  # eq:logsumexp-vjp
 
     return L, vjp
 
 
+@differentiable
+@half_in_float32
 def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> tuple[Float[Array, "... m"], Vjp]:
     r"""The logarithm of the softmax, without taking the softmax first.
 
@@ -152,6 +163,8 @@ def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> tuple[Flo
     return logP, vjp
 
 
+@differentiable
+@half_in_float32
 def softmax_entropy(S: Float[Array, "... m"]) -> tuple[Float[Array, "..."], Vjp]:
     r"""How spread out the softmax of each row of scores is.
 

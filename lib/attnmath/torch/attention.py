@@ -7,10 +7,20 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 
 from attnmath import _require
+from attnmath._require.attention import factor
+from attnmath._require.attention import softcap as require_softcap
+from attnmath.torch.half import cast_by_autocast, half_in_float32
+from attnmath.torch.look import can_look
 from attnmath.torch.masks import causal_mask
 from attnmath.torch.scoring_functions import scaled_dot_score
 from attnmath.torch.softmax import softmax
 from attnmath.torch.types import Array
+
+
+def _capped(S, softcap):
+    """Scores that approach the bound; with None the scores as they are."""
+    require_softcap(softcap)
+    return S if softcap is None else softcap * torch.tanh(S / softcap)
 
 
 def _allow(S, mask):
@@ -18,6 +28,8 @@ def _allow(S, mask):
     return S if mask is True else S.masked_fill(~torch.as_tensor(mask, device=S.device), -torch.inf)
 
 
+@cast_by_autocast
+@half_in_float32
 def attention_weights(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... m k"],
@@ -25,12 +37,15 @@ def attention_weights(
     *,
     bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> Float[Array, "... n m"]:
     r"""How much each query attends to each key.
 
     .. math:: P = \operatorname{softmax}(Q K^\top / \sqrt{d_k}),\quad \text{scores where the mask is False} = -\infty
 
-    Parameters, errors and source as in `attnmath.numpy.attention.attention_weights`.
+    Parameters, errors and source as in `attnmath.numpy.attention.attention_weights`. Where no value can be looked at
+    (`attnmath.torch.look.can_look`), an empty row is no error but zeros; so it is in all functions of this module.
 
     Examples
     --------
@@ -39,13 +54,16 @@ def attention_weights(
     """
     sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"))
     _require.nonempty("K", K.shape, -2, sizes["m"], "key")
-    S = scaled_dot_score(Q, K)
+    S = scaled_dot_score(Q, K, scale=scale)
     _require.mask(mask, S.shape)
     _require.bias(bias, S.shape, Q)
+    S = _capped(S, softcap)
     S = _allow(S if bias is None else S + bias, mask)  # eq:masked-scores
     return softmax(S, empty_rows=empty_rows)  # eq:attention-weights
 
 
+@cast_by_autocast
+@half_in_float32
 def attention(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... m k"],
@@ -55,6 +73,8 @@ def attention(
     bias: Float[Array, "..."] | None = None,
     drop: Callable | None = None,
     empty_rows: str = "error",
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> Float[Array, "... n v"]:
     r"""Scaled dot-product attention, in the plain form that one can read.
 
@@ -68,12 +88,14 @@ def attention(
     >>> attention(torch.zeros(1, 2), torch.ones(2, 2), torch.tensor([[1.0, 0.0], [3.0, 2.0]]))
     tensor([[2., 1.]])
     """
-    _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
-    P = attention_weights(Q, K, mask, bias=bias, empty_rows=empty_rows)
+    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
+    queries = Q.expand(*sizes["..."], *Q.shape[-2:])  # a mask may have the leading axes that only V has
+    P = attention_weights(queries, K, mask, bias=bias, empty_rows=empty_rows, scale=scale, softcap=softcap)
     P = P if drop is None else drop(P)  # eq:attention-dropout
     return P @ V  # eq:attention
 
 
+@cast_by_autocast
 def attention_fused(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... m k"],
@@ -82,12 +104,16 @@ def attention_fused(
     *,
     bias: Float[Array, "..."] | None = None,
     empty_rows: str = "error",
+    scale: float | None = None,
+    softcap: float | None = None,
 ) -> Float[Array, "... n v"]:
     r"""`attention` through ``F.scaled_dot_product_attention``, which need not hold the weights.
 
     .. math:: O = \operatorname{softmax}(Q K^\top / \sqrt{d_k})\, V
 
-    Parameters, errors and source as in `attnmath.numpy.attention.attention`; equal to it up to rounding.
+    Parameters, errors and source as in `attnmath.numpy.attention.attention`; equal to it up to rounding. PyTorch's
+    kernels cannot cap scores: with ``softcap`` this is `attention`, which holds the weights. Where no value can be
+    looked at (`attnmath.torch.look.can_look`), a causal mask is not recognised, and an empty row gives zeros.
 
     Examples
     --------
@@ -101,12 +127,17 @@ def attention_fused(
     shape = (*sizes["..."], sizes["n"], sizes["m"])
     _require.mask(mask, shape)
     _require.bias(bias, shape, Q)
+    c = factor(scale, sizes["k"])
+    if softcap is not None:
+        return attention(Q, K, V, mask, bias=bias, empty_rows=empty_rows, scale=scale, softcap=softcap)
+    Q, K, V = (X if X.shape[:-2] == shape[:-2] else X.expand(*shape[:-2], *X.shape[-2:]) for X in (Q, K, V))
     if mask is True:
-        return F.scaled_dot_product_attention(Q, K, V, attn_mask=None if bias is None else bias.expand(shape))
+        bias = None if bias is None else bias.expand(shape)
+        return F.scaled_dot_product_attention(Q, K, V, attn_mask=bias, scale=c)
     mask = torch.as_tensor(mask, device=Q.device)
-    look = not torch.compiler.is_compiling()  # values decide nothing in a compiled function
+    look = can_look(mask)
     if look and bias is None and _is_causal(mask, sizes["n"], sizes["m"]):
-        return F.scaled_dot_product_attention(Q, K, V, is_causal=True)  # the kernel skips what the mask hides
+        return F.scaled_dot_product_attention(Q, K, V, is_causal=True, scale=c)  # the kernel skips what the mask hides
     mask = mask.expand(shape)
     empty = ~mask.any(-1, keepdim=True)
     some_empty = not look or bool(empty.any())
@@ -116,7 +147,7 @@ def attention_fused(
     allowed = mask | empty if some_empty else mask
     if bias is not None:
         allowed = bias.expand(shape).masked_fill(~allowed, -torch.inf)
-    O = F.scaled_dot_product_attention(Q, K, V, attn_mask=allowed)
+    O = F.scaled_dot_product_attention(Q, K, V, attn_mask=allowed, scale=c)
     return O.masked_fill(empty, 0) if some_empty else O
 
 
@@ -125,6 +156,7 @@ def _is_causal(mask, n, m):
     return mask.shape == (n, m) and n == m and bool((mask == causal_mask(n).to(mask.device)).all())
 
 
+@half_in_float32
 def general_attention(
     Q: Float[Array, "... n q"],
     K: Float[Array, "... m k"],
@@ -160,6 +192,8 @@ def general_attention(
     return P @ G  # eq:general-output
 
 
+@cast_by_autocast
+@half_in_float32
 def attention_chunked(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... m k"],
@@ -203,6 +237,9 @@ def attention_chunked(
         z = shrink * z + E.sum(-1, keepdim=True)  # eq:online-sum
         a = shrink * a + E @ V[..., block, :]
         t = top
-    if not torch.compiler.is_compiling() and (z == 0).any():
-        _require.no_empty_row(tuple((z[..., 0] == 0).nonzero()[0].tolist()), "attention(…, empty_rows='zero')")
+    empty = z == 0
+    if not can_look(z):
+        return a / z.masked_fill(empty, 1)
+    if empty.any():
+        _require.no_empty_row(tuple(empty[..., 0].nonzero()[0].tolist()), "attention(…, empty_rows='zero')")
     return a / z  # eq:online-output

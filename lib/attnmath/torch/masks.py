@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Bool, Float, Integer
 
 from attnmath import _require
+from attnmath._require.attention import window_sizes
+from attnmath.torch.look import can_look
 from attnmath.torch.types import Array
 
 
@@ -31,7 +33,8 @@ def padding_mask(lengths: Integer[Array, " b"], m: int | None = None) -> Bool[Ar
 
     .. math:: M_{b1j} = [\,j < \ell_b\,]
 
-    Parameters, errors and source as in `attnmath.numpy.masks.padding_mask`.
+    Parameters, errors and source as in `attnmath.numpy.masks.padding_mask`. Where no value can be looked at,
+    such as in a compiled function, give m; the lengths are then taken as they are.
 
     Examples
     --------
@@ -39,14 +42,15 @@ def padding_mask(lengths: Integer[Array, " b"], m: int | None = None) -> Bool[Ar
     tensor([[1, 0, 0],
             [1, 1, 1]], dtype=torch.int32)
     """
-    m = _require.lengths(lengths, m)
+    if can_look(lengths) or m is None:
+        m = _require.lengths(lengths, m)
     return torch.arange(m, device=lengths.device) < lengths[:, None, None]  # eq:padding-mask
 
 
-def window_mask(n: int, width: int) -> Bool[Array, "n n"]:
-    r"""Each position sees those at most ``width`` steps away.
+def window_mask(n: int, width: int, m: int | None = None) -> Bool[Array, "n m"]:
+    r"""Each query sees the keys at most ``width`` steps away; the last query stands at the last key.
 
-    .. math:: M_{ij} = [\,|i - j| \le w\,]
+    .. math:: M_{ij} = [\,|i + m - n - j| \le w\,]
 
     Parameters, errors and source as in `attnmath.numpy.masks.window_mask`.
 
@@ -57,10 +61,10 @@ def window_mask(n: int, width: int) -> Bool[Array, "n n"]:
             [1, 1, 1],
             [0, 1, 1]], dtype=torch.int32)
     """
-    _require.positive("n", n)
+    m = n if m is None else m
+    window_sizes(n, m)
     _require.nonnegative("width", width)
-    i = torch.arange(n)
-    return abs(i[:, None] - i) <= width  # eq:window-mask
+    return abs(torch.arange(m - n, m)[:, None] - torch.arange(m)) <= width  # eq:window-mask
 
 
 def additive_mask(mask: Bool[Array, "..."], dtype) -> Float[Array, "..."]:

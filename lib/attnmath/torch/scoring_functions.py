@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 
 from attnmath import _require
+from attnmath._require.attention import factor
+from attnmath.torch.half import half_in_float32
 from attnmath.torch.types import Array, T
 
 
@@ -23,10 +25,13 @@ def dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> Float[A
     return Q @ T(K)  # eq:dot-score
 
 
-def scaled_dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> Float[Array, "... n m"]:
+@half_in_float32
+def scaled_dot_score(
+    Q: Float[Array, "... n k"], K: Float[Array, "... m k"], *, scale: float | None = None
+) -> Float[Array, "... n m"]:
     r"""Scaled dot-product scores.
 
-    .. math:: S = Q K^\top / \sqrt{d_k}
+    .. math:: S = c\, Q K^\top,\qquad c = 1/\sqrt{d_k}
 
     Parameters, errors and source as in `attnmath.numpy.scoring_functions.scaled_dot_score`.
 
@@ -37,7 +42,7 @@ def scaled_dot_score(Q: Float[Array, "... n k"], K: Float[Array, "... m k"]) -> 
     """
     sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"))
     _require.nonempty("Q", Q.shape, -1, sizes["k"], "component")
-    return sizes["k"] ** -0.5 * (Q @ T(K))  # eq:scaled-dot-score
+    return factor(scale, sizes["k"]) * (Q @ T(K))  # eq:scaled-dot-score
 
 
 def multiplicative_score(
@@ -58,6 +63,7 @@ def multiplicative_score(
     return Q @ W @ T(K)  # eq:multiplicative-score
 
 
+@half_in_float32
 def additive_score(
     Q: Float[Array, "... n q"],
     K: Float[Array, "... m k"],

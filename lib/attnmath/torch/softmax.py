@@ -4,16 +4,20 @@ import torch
 from jaxtyping import Float
 
 from attnmath import _require
+from attnmath.torch.half import half_in_float32
+from attnmath.torch.look import can_look
 from attnmath.torch.types import Array
 
 
+@half_in_float32
 def softmax(S: Float[Array, "... m"], temperature: float = 1.0, *, empty_rows: str = "error") -> Float[Array, "... m"]:
     r"""Turn each row of scores into a probability distribution.
 
     .. math:: P_{ij} = \frac{e^{S_{ij}/\tau}}{\sum_l e^{S_{il}/\tau}}
 
-    Parameters, errors and source as in `attnmath.numpy.softmax.softmax`. Under ``torch.compile`` an empty row is not
-    looked for, because that would need a value; it gives ``nan`` with ``"error"``.
+    Parameters, errors and source as in `attnmath.numpy.softmax.softmax`. Where no value can be
+    looked at (`attnmath.torch.look.can_look`: in a compiled function, under ``torch.func.vmap``, on the meta device),
+    an empty row is no error but zeros, whatever ``empty_rows`` says.
 
     Examples
     --------
@@ -24,16 +28,20 @@ def softmax(S: Float[Array, "... m"], temperature: float = 1.0, *, empty_rows: s
     _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
     _require.positive("temperature", temperature)
     _require.choice("empty_rows", empty_rows, ("error", "zero"))
-    if empty_rows == "error" and not torch.compiler.is_compiling():
-        empty = torch.isneginf(S.detach()).all(-1)
-        if empty.any():
-            _require.no_empty_row(tuple(empty.nonzero()[0].tolist()), "empty_rows='zero'")
-    if empty_rows == "zero":
-        empty = torch.isneginf(S).all(-1, keepdim=True)
-        # the empty row is made finite before the softmax and zero after it, so that no nan enters the backward pass
-        P = torch.softmax(_cooled(S.masked_fill(empty, 0), temperature), -1)
-        return P.masked_fill(empty, 0)
-    return torch.softmax(_cooled(S, temperature), -1)  # eq:softmax
+    if empty_rows == "error" and can_look(S):
+        _refuse_empty_rows(S, "empty_rows='zero'")
+        return torch.softmax(_cooled(S, temperature), -1)  # eq:softmax
+    empty = torch.isneginf(S).all(-1, keepdim=True)
+    # the empty row is made finite before the softmax and zero after it, so that no nan enters the backward pass
+    P = torch.softmax(_cooled(S.masked_fill(empty, 0), temperature), -1)
+    return P.masked_fill(empty, 0)
+
+
+def _refuse_empty_rows(S, allowed):
+    """Name the first row that may attend to nothing."""
+    empty = torch.isneginf(S.detach()).all(-1)
+    if empty.any():
+        _require.no_empty_row(tuple(empty.nonzero()[0].tolist()), allowed)
 
 
 def _cooled(S, temperature):
@@ -41,6 +49,7 @@ def _cooled(S, temperature):
     return S if temperature == 1 else (S - S.detach().amax(-1, keepdim=True)) / temperature
 
 
+@half_in_float32
 def logsumexp(S: Float[Array, "... m"]) -> Float[Array, "..."]:
     r"""The smooth maximum of each row.
 
@@ -58,12 +67,14 @@ def logsumexp(S: Float[Array, "... m"]) -> Float[Array, "..."]:
     return torch.logsumexp(S, -1)  # eq:logsumexp
 
 
+@half_in_float32
 def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> Float[Array, "... m"]:
     r"""The logarithm of the softmax, without taking the softmax first.
 
     .. math:: \log P_{ij} = S_{ij}/\tau - \log\sum_l e^{S_{il}/\tau}
 
-    Parameters, errors and source as in `attnmath.numpy.softmax.log_softmax`.
+    Parameters, errors and source as in `attnmath.numpy.softmax.log_softmax`. Where no value can be looked at, an empty
+    row is no error but gives ``-inf``, the logarithm of `softmax`'s zeros.
 
     Examples
     --------
@@ -73,20 +84,22 @@ def log_softmax(S: Float[Array, "... m"], temperature: float = 1.0) -> Float[Arr
     _require.shapes(S=(S, "... m"))
     _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
     _require.positive("temperature", temperature)
-    if not torch.compiler.is_compiling():
-        empty = torch.isneginf(S.detach()).all(-1)
-        if empty.any():
-            _require.no_empty_row(tuple(empty.nonzero()[0].tolist()), "softmax(…, empty_rows='zero')")
-    return torch.log_softmax(_cooled(S, temperature), -1)  # eq:log-softmax
+    if can_look(S):
+        _refuse_empty_rows(S, "softmax(…, empty_rows='zero')")
+        return torch.log_softmax(_cooled(S, temperature), -1)  # eq:log-softmax
+    empty = torch.isneginf(S).all(-1, keepdim=True)
+    return torch.log_softmax(_cooled(S.masked_fill(empty, 0), temperature), -1).masked_fill(empty, -torch.inf)
 
 
+@half_in_float32
 def softmax_entropy(S: Float[Array, "... m"]) -> Float[Array, "..."]:
     r"""How spread out the softmax of each row of scores is.
 
     .. math:: H_i = -\sum_j P_{ij}\log P_{ij} = \log\sum_j e^{S_{ij}} - \sum_j P_{ij} S_{ij},\qquad
               P = \operatorname{softmax}(S)
 
-    Parameters, errors and source as in `attnmath.numpy.softmax.softmax_entropy`.
+    Parameters, errors and source as in `attnmath.numpy.softmax.softmax_entropy`. Where no value can be looked at, an
+    empty row is no error but has the entropy 0.
 
     Examples
     --------
