@@ -5,7 +5,6 @@ the page is read again only if it differs from last time, so that a build with n
 """
 
 import hashlib
-import sys
 from pathlib import Path
 
 
@@ -34,9 +33,6 @@ def digest(text: str) -> str:
 
 def setup(app):
     if not hasattr(app, "generated_pages"):
-        scripts = str(Path(app.srcdir) / "scripts")
-        if scripts not in sys.path:
-            sys.path.insert(0, scripts)
         app.generated_pages, app.generated_texts = {}, {}
         app.connect("env-get-outdated", _outdated)
         app.connect("source-read", _append)

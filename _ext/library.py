@@ -4,12 +4,10 @@ Sphinx reads a page again when its file changes. The outputs of a notebook, and 
 with the library too: its fingerprint is therefore a configuration value on which every page depends.
 """
 
-import sys
 from pathlib import Path
 
 
 def _fingerprint(app, config):
-    sys.path.insert(0, str(Path(app.srcdir) / "scripts"))
     from fingerprint import fingerprint
 
     config.library_fingerprint = fingerprint(Path(app.srcdir))

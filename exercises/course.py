@@ -2,6 +2,8 @@
 
 python course.py release [SET ...]    student versions and their zips, after checks
 python course.py zip     [SET ...]    only the zips that the book offers for download, without a gradebook
+
+Each command imports what it needs of grading/, so that --help is quick.
 """
 
 import argparse
@@ -13,7 +15,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 DOWNLOADS = HERE.parent / "_build" / "problem-sets"
-sys.path.insert(0, str(HERE))  # the modules in grading/; each command imports what it needs, so that --help is quick
 
 
 def chosen(course, names):

@@ -4,12 +4,10 @@ import os
 import sys
 from pathlib import Path
 
-root = Path(__file__).resolve().parent
-if str(root) not in sys.path:
-    sys.path.insert(0, str(root))
-from grading.validation import shorten  # noqa: E402
-from nbreferee.guard import guard  # noqa: E402
+from nbreferee.guard import guard
+from nbreferee.validation import shorten
 
+root = Path(__file__).resolve().parent
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # it calls alembic
 
 c = get_config()  # noqa: F821  (traitlets gives it to configuration files)

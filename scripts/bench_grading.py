@@ -18,11 +18,9 @@ from pathlib import Path
 
 import psutil
 
+from grading_class import differences, marks, numpy_set, torch_set, write
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from grading_class import differences, marks, numpy_set, torch_set, write  # noqa: E402
-
 GOAL = 10.0
 WORKERS = 2
 SETTINGS = {"arrays": 'preload = ["numpy"]\n', "tensors": 'preload = ["numpy", "torch"]\n'}

@@ -20,11 +20,9 @@ from pathlib import Path
 
 import psutil
 
+from grading_class import differences, marks, small_set, write
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from grading_class import differences, marks, small_set, write  # noqa: E402
-
 WHO = re.compile(rb"# (s\d{5}) (small\d+) ")
 AHEAD = 16  # so many submissions at most are under way when a run is killed
 

@@ -12,5 +12,5 @@ executed. nbgrader stays what makes, releases, marks by hand and keeps the books
     work message pool cluster                a grading process, its messages, many of them, many machines
     batch store gradebook late               an assignment, results that are kept, nbgrader's rows, deadlines
     autograded feedback report export similarity    what people see
-    cli settings trial guard                 the command, its settings, the reference and the stub, stock nbgrader
+    cli settings trial guard validation      the command, its settings, the reference and the stub, stock nbgrader
 """

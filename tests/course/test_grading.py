@@ -12,10 +12,10 @@ from nbformat.v4 import new_output
 from nbgrader.validator import Validator
 
 from grading.course_root import course_at, grade_id
-from grading.validation import plain_error
 from nbreferee.doctor import _database, _guard
 from nbreferee.sandbox import abilities
 from nbreferee.trial import reference_answers
+from nbreferee.validation import plain_error
 from tests.course.battery import results
 from tests.nbreferee import toyset
 

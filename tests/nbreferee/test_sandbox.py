@@ -673,10 +673,15 @@ def test_close_ends_everything_in_time():
         zygote.grader()
     grader.line.close()
 
+def with_attacks():
+    """The environment in which another Python imports nbreferee and attacks.py."""
+    folders = (Path(sandbox.__file__).parents[1], Path(__file__).parent)
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+
+
 
 SUPERVISOR = """
-import os, sys, time
-sys.path[:0] = {path!r}
+import os, time
 from nbreferee.zygote import Zygote
 zygote = Zygote(preload=(), grader="attacks:main", student="attacks:serve")
 line = zygote.grader()
@@ -692,8 +697,8 @@ time.sleep(60)
 
 @pytest.mark.parametrize("fork", [False, True])
 def test_everything_dies_with_the_supervisor(fork):
-    program = SUPERVISOR.format(path=[p for p in sys.path if p], fork=fork)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as supervisor:
+    command = [sys.executable, "-c", SUPERVISOR.format(fork=fork)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_attacks()) as supervisor:
         outer = int(supervisor.stdout.readline())
         pids = [outer, *(process.pid for process in psutil.Process(outer).children(recursive=True))]
         workers = [process.pid for process in psutil.Process(supervisor.pid).children() if process.pid != outer]
@@ -770,8 +775,6 @@ def test_unsafe_works_and_leaves_nothing(tmp_path):
 
 
 ORDINARY = """
-import sys
-sys.path[:0] = {path!r}
 from nbreferee.zygote import Zygote
 with Zygote(preload=(), grader="attacks:main", student="attacks:serve") as zygote, zygote.grader(30) as line:
     for question in {questions!r}:
@@ -789,12 +792,10 @@ def test_as_an_ordinary_user(tmp_path):
     version = subprocess.run([python, "-c", "import sys; print(sys.version_info >= (3, 11))"], capture_output=True)
     if version.stdout.strip() != b"True":
         pytest.skip("the system's Python is older than 3.11")
-    places = [str(Path(sandbox.__file__).parents[1]), str(Path(__file__).parent)]
     asked = ["start"], ["ask", 0, "write_anywhere"], ["ask", 0, "mounts"], ["ask", 0, "fork_bomb", 1000]
-    program = ORDINARY.format(path=places, questions=[json.dumps(question).encode() for question in asked])
-    done = subprocess.run(
-        [python, "-c", program], capture_output=True, text=True, user=65534, group=65534, extra_groups=[], cwd="/"
-    )
+    program = ORDINARY.format(questions=[json.dumps(question).encode() for question in asked])
+    nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/", "env": with_attacks()}
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, **nobody)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(answers) == 4, done.stderr[-500:]
     assert [path for path in answers[1] if not path.startswith("/dev/")] == []

@@ -13,7 +13,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 from nbgrader.validator import Validator
 
-from .course_root import grade_id
+__all__ = ["plain_error", "shorten"]
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 WIDTH = Validator.width.default_value - 10  # it indents by four
@@ -78,7 +78,7 @@ def plain_error(output, tests):
 
 def brief(cell, title, tests):
     cell = copy.deepcopy(cell)
-    cell.source = f"{title}\n{grade_id(cell)}"
+    cell.source = f"{title}\n{cell.metadata.nbgrader.grade_id}"
     if cell.cell_type == "code":
         errors = [output for output in cell.outputs if output.output_type == "error"]
         for output in errors:
@@ -96,5 +96,6 @@ def failed_cells(self, nb):
     return [brief(cell, title, tests) for cell, title in titles(nb) if id(cell) in failed]
 
 
-def shorten():
+def shorten() -> None:
+    """Call it in ``nbgrader_config.py``; the Validate button and ``nbgrader validate`` then give the short answer."""
     Validator._get_failed_cells = failed_cells
