@@ -225,8 +225,8 @@ def weighted_loss_call(smoothing=0.0, reduction="mean", padded=True):
     """With a factor for each token; a padded position is told by a mask."""
 
     def call(world, Z):
-        keep = const(world, PADDING) if padded else None
-        options = {"smoothing": smoothing, "weights": const(world, LOSS_WEIGHTS), "reduction": reduction}
+        keep, dtype = const(world, PADDING) if padded else None, str(Z.dtype).removeprefix("torch.")
+        options = {"smoothing": smoothing, "weights": const(world, LOSS_WEIGHTS.astype(dtype)), "reduction": reduction}
         return world.cross_entropy(Z, const(world, IDS), keep, **options)
 
     return call

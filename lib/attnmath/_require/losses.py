@@ -1,5 +1,7 @@
 """Targets, class weights and the options of a loss."""
 
+from attnmath._require.arrays import floats
+
 
 def smoothing(value):
     """The part of a target that is spread over all tokens."""
@@ -23,14 +25,36 @@ def targets(targets, shape, mask, name="targets", rows="row of Z"):
 
 
 def within(targets, t, name="targets"):
-    """At least one target, and each of them the id of a token."""
+    """Each target is the id of a token."""
     if not len(targets):
-        raise ValueError("no position counts, so there is no mean: leave such a batch out")
+        return
     low, high = int(targets.min()), int(targets.max())
     if low < 0 or high >= t:
         raise ValueError(
             f"{name} holds {low if low < 0 else high}, which is not between 0 and t - 1 = {t - 1}"
             + ("; a position that shall not count is False in the mask" if name == "targets" else "")
+        )
+
+
+def weights(weights, Z, t):
+    """A factor for each token, in the logits' dtype."""
+    floats(Z=Z, weights=weights)
+    if tuple(weights.shape) != (t,):
+        raise ValueError(f"weights has shape {tuple(weights.shape)}; expected ({t},), one number for each token of Z")
+
+
+def nonnegative_weights(weights):
+    """No factor turns a loss into a gain."""
+    if not bool((weights >= 0).all()):
+        raise ValueError("weights holds a number that is not >= 0: a loss that grows as the prediction improves")
+
+
+def a_mean(total):
+    """The positions that count have a number, or a weight, to divide by."""
+    if not total > 0:
+        raise ValueError(
+            "no position counts, so there is no mean: leave such a batch out, or take reduction='sum'; with weights, "
+            "a target of weight 0 does not count"
         )
 
 

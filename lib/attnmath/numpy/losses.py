@@ -37,6 +37,7 @@ def smoothed_targets(targets: Integer[Array, "..."], t: int, smoothing: float) -
     array([[0.05, 0.85, 0.05, 0.05]])
     """
     _require.losses.smoothing(smoothing)
+    _require.count("t", t)
     _require.losses.targets(targets, np.shape(targets), None, rows="position")
     _require.losses.within(targets.reshape(-1), t)
     return (1 - smoothing) * (np.arange(t) == targets[..., None]) + smoothing / t  # eq:smoothed-target
@@ -49,11 +50,16 @@ def cross_entropy(
     mask: Bool[Array, "..."] | None = None,
     *,
     smoothing: float = 0.0,
-) -> tuple[Float[Array, ""], Vjp]:
+    weights: Float[Array, " t"] | None = None,
+    reduction: str = "mean",
+) -> tuple[Float[Array, "..."], Vjp]:
     r"""The mean surprise at the targets, over the positions that count.
 
     .. math:: L = -\frac{1}{|C|}\sum_{i\in C}\sum_{j} q_{ij}\log p_{ij},\qquad p_i = \operatorname{softmax}(Z_i),\quad
               q_{ij} = (1 - \epsilon)\,[j = y_i] + \frac{\epsilon}{t}
+
+    With weights, a term of the inner sum is multiplied by :math:`w_j`, and :math:`|C|` becomes
+    :math:`\sum_{i\in C} w_{y_i}`.
 
     Parameters
     ----------
@@ -61,21 +67,25 @@ def cross_entropy(
     targets : (...) integers :math:`y_i` in 0 … t - 1 wherever the position counts, anything elsewhere.
     mask : (...) boolean, True for the positions C that count; None if all do. Logits elsewhere are not looked at.
     smoothing : :math:`\epsilon` from 0 to 1.
+    weights : (t,) :math:`w \ge 0`, a factor for each token, constant; None for ones.
+    reduction : "mean" is the formula; "sum" leaves its denominator out, "none" its outer sum too.
 
     Returns
     -------
-    loss : () in nats.
+    loss : () in nats; (...) with "none", zero where a position does not count.
     vjp : dloss -> dZ, zero where a position does not count.
 
     Raises
     ------
     ValueError
-        If Z is not floating point, a shape differs from Z's rows, no position counts, a target that counts lies outside
-        the vocabulary, a row that counts holds ``-inf`` only, or smoothing is not in [0, 1].
+        If Z is not floating point, a shape differs from Z's rows, no position counts (for a mean), a target that counts
+        lies outside the vocabulary, a row that counts holds ``-inf`` only, smoothing is not in [0, 1], weights are not
+        (t,) numbers >= 0, or reduction is another word.
 
     References
     ----------
-    Szegedy et al. (2016), section 7, for the smoothing. Chapter 6, eq:sequence-loss.
+    Szegedy et al. (2016), section 7, for the smoothing. Chapter 6, eq:sequence-loss. Weights and reductions are those
+    of ``torch.nn.functional.cross_entropy``.
 
     Examples
     --------
@@ -87,32 +97,65 @@ def cross_entropy(
     _require.nonempty("Z", Z.shape, -1, t, "token")
     _require.losses.smoothing(smoothing)
     _require.losses.targets(targets, Z.shape[:-1], mask)
-    rows, y = (Z.reshape(-1, t), targets.reshape(-1)) if mask is None else (Z[mask], targets[mask])
+    _require.choice("reduction", reduction, ("mean", "sum", "none"))
+    sums = np.promote_types(Z.dtype, np.float32)  # 16 bits stop at 2048
+    rows, y = (
+        (Z.reshape(len(targets.reshape(-1)), t), targets.reshape(-1)) if mask is None else (Z[mask], targets[mask])
+    )
     _require.losses.within(y, t)
+    own, all_tokens = _factors(Z, weights, y, t, sums)
+    if reduction == "mean":
+        total = own.sum() if weights is not None else len(y)
+        _require.losses.a_mean(total)
     top = rows.max(-1, keepdims=True)
     if np.isneginf(top).any():
         _require.losses.no_token(int(np.isneginf(top).argmax()))
     with np.errstate(over="ignore"):  # in 16 bits a gap may overflow to -inf, rightly a probability of 0
         E = rows - top
-    i, sums = np.arange(len(y)), np.promote_types(Z.dtype, np.float32)  # 16 bits stop at 2048
-    right, mean = E[i, y].astype(sums), E.mean(-1, dtype=sums) if smoothing else 0
+    i = np.arange(len(y))
+    right, mean = E[i, y].astype(sums), _mean(E, weights, sums) if smoothing else 0
     np.exp(E, out=E)
     S = E.sum(-1, dtype=sums)
-    token = np.log(S) - right  # eq:token-loss
+    token = own * (np.log(S) - right)  # eq:token-loss
     if smoothing:
-        token = (1 - smoothing) * token + smoothing * (np.log(S) - mean)  # eq:smoothed-loss
-    loss = token.mean().astype(Z.dtype)  # eq:sequence-loss
+        token = (1 - smoothing) * token + smoothing * (all_tokens * np.log(S) - mean)  # eq:smoothed-loss
+    if reduction == "none":
+        loss = np.zeros(targets.shape, Z.dtype)
+        loss[... if mask is None else mask] = token.reshape(targets.shape) if mask is None else token
+    else:
+        loss = np.asarray(token.sum() / (total if reduction == "mean" else 1), Z.dtype)  # eq:sequence-loss
 
     def vjp(dloss):
-        share = dloss / len(y)
-        G = E * (share / S).astype(Z.dtype)[:, None]
+        if reduction == "none":
+            share = dloss.reshape(-1) if mask is None else dloss[mask]
+            share = share.astype(sums)
+        else:
+            share = np.full(len(y), dloss / total if reduction == "mean" else dloss, sums)
+        hit, spread = share * (1 - smoothing) * own, share * smoothing  # of the target, and of all tokens
+        G = E * ((hit + spread * all_tokens) / S).astype(Z.dtype)[:, None]
         if smoothing:
-            G -= np.asarray(share * smoothing / t, Z.dtype)
-        G[i, y] -= np.asarray(share * (1 - smoothing), Z.dtype)  # eq:cross-entropy-vjp
+            G -= (spread / t).astype(Z.dtype)[:, None] * (1 if weights is None else weights)
+        G[i, y] -= hit.astype(Z.dtype)  # eq:cross-entropy-vjp
         if mask is None:
             return G.reshape(Z.shape)
         dZ = np.zeros_like(Z)
         dZ[mask] = G
         return dZ
 
-    return np.asarray(loss), vjp
+    return loss, vjp
+
+
+def _factors(Z, weights, y, t, sums):
+    """The weight of each row's target, and the mean weight of all tokens; ones without weights."""
+    if weights is None:
+        return np.ones((), sums), np.ones((), sums)
+    _require.losses.weights(weights, Z, t)
+    _require.losses.nonnegative_weights(weights)
+    return weights[y].astype(sums), weights.mean(dtype=sums)
+
+
+def _mean(E, weights, sums):
+    """The mean gap of each row, weighted; a token of weight 0 may be forbidden."""
+    if weights is None:
+        return E.mean(-1, dtype=sums)
+    return np.where(weights == 0, 0, weights * E).mean(-1, dtype=sums)
