@@ -25,19 +25,19 @@ def canonical(source: Path, target: Path) -> tuple[str, float, list[str]]:
     """Execute `source` in the folder of `target` and write it there; return name, seconds, complaints."""
     import jupytext
     import nbformat
-    from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
+
+    from execution import run
 
     notebook = jupytext.read(source, fmt="md:myst") if source.suffix == ".md" else nbformat.read(source, 4)
     notebook.metadata = nbformat.from_dict(METADATA)
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number:02d}"
     start = time.perf_counter()
-    folder = {"metadata": {"path": str(target.parent)}}
     name = os.path.relpath(target, ROOT)
     try:
-        NotebookClient(notebook, timeout=300, kernel_name="python3", resources=folder).execute()
+        run(notebook, target.parent)
     except CellExecutionError as error:
         return name, time.perf_counter() - start, [str(error)]
     CoalesceStreamsPreprocessor().preprocess(notebook, {})  # a busy machine may send one print in two pieces
