@@ -10,7 +10,7 @@ from attnmath.numpy.embedding import bert_embedding
 from attnmath.numpy.encoder import encoder
 from attnmath.numpy.normalisation import layer_norm
 from attnmath.numpy.residuals import sublayer
-from attnmath.numpy.types import Array, Vjp, differentiable, like, wide
+from attnmath.numpy.types import Array, Vjp, differentiable
 
 
 def bert(
@@ -71,7 +71,6 @@ def bert(
     return H, vjp
 
 
-@differentiable
 def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> tuple[Float[Array, "... d"], Vjp]:
     r"""The mean of the rows that are tokens.
 
@@ -108,16 +107,15 @@ def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> tuple[F
         raise ValueError(f"mask has shape {shape} and dtype {kind}; expected booleans {H.shape[:-1]}")
     if not mask.any(-1).all():
         raise ValueError("mask has a row without a token: there is nothing to average")
-    share = like(wide(H), (mask / mask.sum(-1, keepdims=True))[..., None])
+    share = (mask / mask.sum(-1, keepdims=True))[..., None].astype(H.dtype)
     p = (share * H).sum(-2)  # eq:mean-pool
 
     def vjp(dp):
-        return like(H, share * dp[..., None, :])  # eq:mean-pool-vjp
+        return share * dp[..., None, :]  # eq:mean-pool-vjp
 
-    return like(H, p), vjp
+    return p, vjp
 
 
-@differentiable
 def unit_norm(X: Float[Array, "... d"]) -> tuple[Float[Array, "... d"], Vjp]:
     r"""Scale each row to length 1.
 
@@ -149,19 +147,18 @@ def unit_norm(X: Float[Array, "... d"]) -> tuple[Float[Array, "... d"], Vjp]:
     """
     _require.floats(X=X)
     _require.nonempty("X", X.shape, -1, X.shape[-1], "component")
-    W = wide(X)
-    s = np.abs(W).max(-1, keepdims=True)
+    s = np.abs(X).max(-1, keepdims=True)
     if (s == 0).any():
         raise ValueError(
             f"X has a row of zeros at {tuple(np.argwhere(s[..., 0] == 0)[0].tolist())}: it has no direction"
         )
-    r = np.linalg.norm(W / s, axis=-1, keepdims=True)  # the squares of W / s neither overflow nor vanish
-    Y = W / s / r  # eq:unit-norm
+    r = np.linalg.norm(X / s, axis=-1, keepdims=True)  # the squares of X / s neither overflow nor vanish
+    Y = X / s / r  # eq:unit-norm
 
     def vjp(dY):
-        return like(X, (dY - Y * (Y * dY).sum(-1, keepdims=True)) / r / s)  # eq:unit-norm-vjp
+        return (dY - Y * (Y * dY).sum(-1, keepdims=True)) / r / s  # eq:unit-norm-vjp
 
-    return like(X, Y), vjp
+    return Y, vjp
 
 
 def sentence_embedding(

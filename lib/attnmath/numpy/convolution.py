@@ -45,7 +45,7 @@ def causal_conv(
     """
     _require.shapes(X=(X, "... n d"), W=(W, "r d o"), b=(b, "o"))
     _require.nonempty("W", W.shape, 0, len(W), "tap")
-    _require.positive("dilation", dilation)
+    _require.count("dilation", dilation)
     past = [_delayed(X, s * dilation) for s in range(len(W))]
     Y = sum((Xs @ Ws for Xs, Ws in zip(past, W, strict=True)), b)  # eq:causal-conv
 

@@ -45,9 +45,9 @@ def embedding(ids: Integer[Array, "..."], table: Float[Array, "t d"]) -> tuple[F
     X = table[ids]  # eq:embedding
 
     def vjp(dX):
-        dtable = np.zeros_like(table)
+        dtable = np.zeros(table.shape, np.promote_types(table.dtype, np.float32))  # 16 bits stop at 2048
         np.add.at(dtable, ids, dX)  # eq:embedding-vjp
-        return dtable
+        return dtable.astype(table.dtype, copy=False)
 
     return X, vjp
 
@@ -87,6 +87,10 @@ def bert_embedding(
     >>> X.round(6)
     array([[-1.,  1.]])
     """
+    _require.embedding.integers(ids)
+    _require.branches(params, ("word", "position", "segment", "norm"))
+    _require.branches(params["norm"], ("gain", "bias"), name="params['norm']")
+    _require.shapes(**{name: (params[name], f"{name[0]} d") for name in ("word", "position", "segment")})
     n, positions = ids.shape[-1], len(params["position"])
     if n > positions:
         raise ValueError(f"ids has {n} tokens in a row, but there are {positions} positions: shorten the text")

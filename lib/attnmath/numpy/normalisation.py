@@ -6,12 +6,14 @@ import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, Vjp, differentiable, like, sum_to, wide
+from attnmath.numpy.half import half_in_float32
+from attnmath.numpy.types import Array, Vjp, differentiable, sum_to
 from attnmath.shapes import declares, gain_shapes, norm_shapes
 
 
 @declares(norm_shapes)
 @differentiable
+@half_in_float32
 def layer_norm(
     X: Float[Array, "... d"], gain: Float[Array, " d"], bias: Float[Array, " d"], eps: float = 1e-5
 ) -> tuple[Float[Array, "... d"], Vjp]:
@@ -57,15 +59,16 @@ def layer_norm(
     Y = gain * N + bias  # eq:layer-norm
 
     def vjp(dY):
-        dN = gain * wide(dY)
+        dN = gain * dY
         dX = (r / s) * (dN - dN.mean(-1, keepdims=True) - N * (dN * N).mean(-1, keepdims=True))  # eq:layer-norm-vjp
-        return like(X, dX), like(gain, sum_to(dY * N, gain.shape)), like(bias, sum_to(wide(dY), bias.shape))
+        return dX, sum_to(dY * N, gain.shape), sum_to(dY, bias.shape)
 
-    return like(X, Y), vjp
+    return Y, vjp
 
 
 @declares(gain_shapes)
 @differentiable
+@half_in_float32
 def rms_norm(
     X: Float[Array, "... d"], gain: Float[Array, " d"], eps: float = 1e-6
 ) -> tuple[Float[Array, "... d"], Vjp]:
@@ -108,21 +111,20 @@ def rms_norm(
     Y = gain * N  # eq:rms-norm
 
     def vjp(dY):
-        dN = gain * wide(dY)
+        dN = gain * dY
         dX = (r / s) * (dN - N * (dN * N).mean(-1, keepdims=True))  # eq:rms-norm-vjp
-        return like(X, dX), like(gain, sum_to(dY * N, gain.shape))
+        return dX, sum_to(dY * N, gain.shape)
 
-    return like(X, Y), vjp
+    return Y, vjp
 
 
 def _in_range(X, eps):
     """Rows X / s whose squares can be summed, s, and epsilon / s^2: a norm of them is the norm of X.
 
-    16 bits become 32. s is 1 for every row but those with numbers beyond about 1e16 in float32.
+    s is 1 for every row but those with numbers beyond about 1e16 in float32.
     """
-    W = wide(X)
-    limit = math.sqrt(np.finfo(W.dtype).max) / (2 * W.shape[-1])
-    if not W.size or (W.max() <= limit and W.min() >= -limit):
-        return W, 1, eps
-    s = np.maximum(np.abs(W).max(-1, keepdims=True) / limit, 1)
-    return W / s, s, np.maximum(eps / s / s, np.finfo(W.dtype).tiny)
+    limit = math.sqrt(np.finfo(X.dtype).max) / (2 * X.shape[-1])
+    if not X.size or (X.max() <= limit and X.min() >= -limit):
+        return X, 1, eps
+    s = np.maximum(np.abs(X).max(-1, keepdims=True) / limit, 1)
+    return X / s, s, np.maximum(eps / s / s, np.finfo(X.dtype).tiny)

@@ -39,7 +39,7 @@ def sinusoidal_positions(n: int, d: int, base: float = 10000.0, start: int = 0, 
     array([[0.    , 1.    , 0.    , 1.    ],
            [0.8415, 0.5403, 0.01  , 1.    ]])
     """
-    _require.positive("n", n)
+    _require.count("n", n)
     angles = turns(n, d, base, start, "d")
     pairs = np.stack([np.sin(angles), np.cos(angles)], -1)  # eq:sinusoid
     return pairs.reshape(n, d).astype(np.float64 if dtype is None else dtype)

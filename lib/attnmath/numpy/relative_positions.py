@@ -1,9 +1,12 @@
 """Positions of queries relative to keys: rotations, learned offsets, buckets, a linear penalty."""
 
+from operator import index
+
 import numpy as np
 from jaxtyping import Float, Integer
 
 from attnmath import _require
+from attnmath.numpy.half import half_in_float32
 from attnmath.numpy.positions import turns
 from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
 
@@ -95,6 +98,7 @@ def half_to_interleaved(k: int) -> Integer[Array, " k"]:
 
 
 @differentiable
+@half_in_float32
 def relative_score(
     Q: Float[Array, "... n k"], K: Float[Array, "... m k"], table: Float[Array, "r k"]
 ) -> tuple[Float[Array, "... n m"], Vjp]:
@@ -178,7 +182,8 @@ def alibi_slopes(h: int, *, dtype=None) -> Float[Array, " h"]:
     >>> alibi_slopes(4)
     array([0.25      , 0.0625    , 0.015625  , 0.00390625])
     """
-    _require.positive("h", h)
+    _require.count("h", h)
+    h = index(h)  # of any integer type
     p = 1 << (h.bit_length() - 1)
     i = np.concatenate([np.arange(1, p + 1), np.arange(1, h - p + 1) - 0.5])
     return np.exp2(-8 * i / p).astype(np.float64 if dtype is None else dtype)  # eq:alibi
@@ -214,8 +219,8 @@ def alibi_bias(n: int, m: int, slopes: Float[Array, " h"]) -> Float[Array, "h n 
     array([[-0.5, -0. , -0.5],
            [-1. , -0.5, -0. ]])
     """
-    _require.positive("n", n)
-    _require.positive("m", m)
+    _require.count("n", n)
+    _require.count("m", m)
     _require.shapes(slopes=(slopes, "h"))
     distance = abs(np.arange(n)[:, None] + (m - n) - np.arange(m)).astype(slopes.dtype)
     return -slopes[:, None, None] * distance  # eq:alibi
@@ -262,6 +267,8 @@ def relative_buckets(n: int, m: int, count: int, distance: int = 128, *, causal:
     >>> relative_buckets(1, 8, 4, 6, causal=True)
     array([[3, 3, 3, 3, 2, 2, 1, 0]])
     """
+    for name, size in (("n", n), ("m", m), ("count", count), ("distance", distance)):
+        _require.count(name, size)
     offset = np.arange(m) - (np.arange(n)[:, None] + m - n)
     near = count if causal else count // 2
     after = np.zeros_like(offset) if causal else near * (offset > 0)
@@ -312,8 +319,8 @@ def relative_bias(
     B = np.moveaxis(table[buckets], -1, 0)
 
     def vjp(dB):
-        dtable = np.zeros_like(table)
+        dtable = np.zeros(table.shape, np.promote_types(table.dtype, np.float32))  # 16 bits stop at 2048
         np.add.at(dtable, buckets, np.moveaxis(dB, 0, -1))
-        return dtable
+        return dtable.astype(table.dtype, copy=False)
 
     return B, vjp

@@ -26,16 +26,6 @@ def sum_to(X: Array, shape: tuple[int, ...]) -> Array:
     return X.sum(ones, keepdims=True) if ones else X
 
 
-def wide(X: Array) -> Array:
-    """The array in float32 or wider: 16 bits hold no square beyond 65504, and no sum beyond 2048 of numbers near 1."""
-    return X.astype(np.float32) if X.dtype == np.float16 else X
-
-
-def like(X: Array, Y: Array) -> Array:
-    """Y in X's dtype; the same array if it has that already."""
-    return Y.astype(X.dtype, copy=False)
-
-
 _VALUES = (np.ndarray, np.generic)
 
 

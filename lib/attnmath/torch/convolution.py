@@ -24,7 +24,7 @@ def causal_conv(
     """
     _require.shapes(X=(X, "... n d"), W=(W, "r d o"), b=(b, "o"))
     _require.nonempty("W", W.shape, 0, len(W), "tap")
-    _require.positive("dilation", dilation)
+    _require.count("dilation", dilation)
     n = X.shape[-2]
     past = (F.pad(X, (0, 0, s * dilation, 0))[..., :n, :] for s in range(len(W)))
     return sum((Xs @ Ws for Xs, Ws in zip(past, W, strict=True)), b)  # eq:causal-conv

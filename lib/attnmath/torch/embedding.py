@@ -45,6 +45,10 @@ def bert_embedding(ids: Integer[Array, "... n"], params: dict, eps: float = 1e-1
     >>> bert_embedding(torch.tensor([1]), params | {"norm": {"gain": torch.ones(2), "bias": torch.zeros(2)}})
     tensor([[-1.,  1.]])
     """
+    _require.embedding.integers(ids)
+    _require.branches(params, ("word", "position", "segment", "norm"))
+    _require.branches(params["norm"], ("gain", "bias"), name="params['norm']")
+    _require.shapes(**{name: (params[name], f"{name[0]} d") for name in ("word", "position", "segment")})
     n, positions = ids.shape[-1], len(params["position"])
     if n > positions:
         raise ValueError(f"ids has {n} tokens in a row, but there are {positions} positions: shorten the text")

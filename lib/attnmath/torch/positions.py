@@ -21,7 +21,7 @@ def sinusoidal_positions(n: int, d: int, base: float = 10000.0, start: int = 0, 
     tensor([[0.0000, 1.0000, 0.0000, 1.0000],
             [0.8415, 0.5403, 0.0100, 1.0000]])
     """
-    _require.positive("n", n)
+    _require.count("n", n)
     angles = turns(n, d, base, start, "d", None)
     pairs = torch.stack([angles.sin(), angles.cos()], -1)  # eq:sinusoid
     return pairs.reshape(n, d).to(torch.get_default_dtype() if dtype is None else dtype)

@@ -1,5 +1,7 @@
 """Positions of queries relative to keys: rotations, learned offsets, buckets, a linear penalty."""
 
+from operator import index
+
 import torch
 from jaxtyping import Float, Integer
 
@@ -89,7 +91,8 @@ def alibi_slopes(h: int, *, dtype=None) -> Float[Array, " h"]:
     >>> alibi_slopes(4)
     tensor([0.2500, 0.0625, 0.0156, 0.0039])
     """
-    _require.positive("h", h)
+    _require.count("h", h)
+    h = index(h)  # of any integer type
     p = 1 << (h.bit_length() - 1)
     orders = [*range(1, p + 1), *(i - 0.5 for i in range(1, h - p + 1))]
     return torch.tensor([2.0 ** (-8 * i / p) for i in orders], dtype=dtype)  # eq:alibi
@@ -109,8 +112,8 @@ def alibi_bias(n: int, m: int, slopes: Float[Array, " h"]) -> Float[Array, "h n 
     tensor([[-0.5000, -0.0000, -0.5000],
             [-1.0000, -0.5000, -0.0000]])
     """
-    _require.positive("n", n)
-    _require.positive("m", m)
+    _require.count("n", n)
+    _require.count("m", m)
     _require.shapes(slopes=(slopes, "h"))
     i, j = (torch.arange(size, device=slopes.device) for size in (n, m))
     distance = (i[:, None] + (m - n) - j).abs().to(slopes.dtype)
@@ -127,6 +130,8 @@ def relative_buckets(n: int, m: int, count: int, distance: int = 128, *, causal:
     >>> relative_buckets(1, 8, 4, 6, causal=True)
     tensor([[3, 3, 3, 3, 2, 2, 1, 0]])
     """
+    for name, size in (("n", n), ("m", m), ("count", count), ("distance", distance)):
+        _require.count(name, size)
     offset = torch.arange(m) - (torch.arange(n)[:, None] + m - n)
     near = count if causal else count // 2
     after = torch.zeros_like(offset) if causal else near * (offset > 0)
