@@ -3,6 +3,7 @@
 For either world: it works on anything that has ``shape``.
 """
 
+from functools import cache, partial
 from operator import index
 
 from attnmath import _require
@@ -63,3 +64,26 @@ def stack(params: dict) -> None:
     """The parameters of a stack of layers, numbered from 0."""
     _require.branches(params, ("layers",), optional=("norm", "relative"))
     _require.branches(params["layers"], tuple(map(str, range(len(params["layers"])))), name="params['layers']")
+
+
+def norm_names(params: dict, norm) -> tuple:
+    """The names of a norm's parameters in the order in which it takes them: those it declares, or else known ones.
+
+    Raises
+    ------
+    ValueError
+        If the parameters are not those that the norm declares.
+    """
+    while isinstance(norm, partial):
+        norm = norm.func
+    names = _declared(norm)
+    if names is None:
+        return tuple(name for name in ("gain", "bias") if name in params)
+    _require.branches(params, names, name=f"the parameters of {norm.__name__}")
+    return names
+
+
+@cache
+def _declared(function):
+    shapes = getattr(function, "parameter_shapes", None)
+    return None if shapes is None else tuple(shapes(1))

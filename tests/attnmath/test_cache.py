@@ -18,25 +18,31 @@ D, HEADS, FF, TOKENS, LENGTH, BATCH = 8, 4, 17, 11, 13, 3
 OPTIONS = {
     "post-norm": {},
     "pre-norm": {"norm_first": True},
-    "rotary": {"norm_first": True, "rotate": "interleaved"},
-    "shared-keys": {"key_heads": 2, "rotate": "half"},
+    "rotary": {"norm_first": True, "turn": "interleaved"},
+    "shared-keys": {"key_heads": 2, "turn": "half"},
+    "normed-heads": {"head_norm": True, "turn": "half"},
+    "window": {"norm_first": True, "window": 3},
 }
 
 
 def options_of(world, name):
-    options = dict(OPTIONS[name])
-    if "rotate" in options:
-        options["rotate"] = partial(world.rotary, pairing=options["rotate"])
-    return options
+    """The keywords of the model, T5's buckets among them: distances within the whole."""
+    chosen = OPTIONS[name]
+    turn = partial(world.rotary, pairing=chosen["turn"]) if "turn" in chosen else None
+    norm = world.rms_norm if "head_norm" in chosen else None
+    core = world.attention_fused
+    return {
+        "attend": world.windowed(core, chosen["window"]) if "window" in chosen else core,
+        "attention": partial(world.multi_head_attention, turn=turn, norm=norm),
+        "join": partial(world.sublayer, norm_first=chosen.get("norm_first", False)),
+        "relative": partial(world.relative_bias, distance=9),
+    }
 
 
 def language_model(rng, name):
-    tree = shapes.decoder_only_shapes(TOKENS, D, FF, 2, LENGTH, norm=True)
-    g = OPTIONS[name].get("key_heads", HEADS)
-    for i in tree["layers"]:
-        tree["layers"][i] = dict(tree["layers"][i], attention=shapes.attention_shapes(D, HEADS, g))
-    params = shapes.random_tree(tree, rng, 0.7)
-    return params | {"relative": rng.standard_normal((8, HEADS))}  # T5's buckets too: distances within the whole
+    options, g = options_of(an, name), OPTIONS[name].get("key_heads")
+    sizes = {"heads": HEADS, "key_heads": g, "buckets": 8, "norm": an.layer_norm, "attention": options["attention"]}
+    return shapes.random_tree(shapes.decoder_only_shapes(TOKENS, D, FF, 2, LENGTH, **sizes), rng, 0.7)
 
 
 def value(result):
@@ -56,9 +62,7 @@ PIECES = pytest.mark.parametrize("pieces", [[1] * LENGTH, [4, 1, 1, 5, 2], [LENG
 @pytest.mark.parametrize("name", OPTIONS)
 def test_pieces_give_the_whole(world, pieces, name, rng):
     params, ids = language_model(rng, name), rng.integers(0, TOKENS, (BATCH, LENGTH))
-    call = partial(
-        world.decoder_only, params=constant(world, params), heads=HEADS, distance=9, **options_of(world, name)
-    )
+    call = partial(world.decoder_only, params=constant(world, params), heads=HEADS, **options_of(world, name))
     whole, cache, at_once = value(call(constant(world, ids))), {}, []
     for a, n in zip(np.cumsum([0, *pieces]), pieces, strict=False):
         assert caches.length(cache) == a
@@ -69,11 +73,11 @@ def test_pieces_give_the_whole(world, pieces, name, rng):
 @WORLDS
 @PIECES
 def test_an_encoder_is_looked_at_once(world, pieces, rng):
-    params = shapes.random_tree(shapes.transformer_shapes(TOKENS, D, FF, 2, LENGTH, norm=True), rng, 0.7)
+    params = shapes.random_tree(shapes.transformer_shapes(TOKENS, D, FF, 2, LENGTH, norm=an.layer_norm), rng, 0.7)
     source, target = rng.integers(0, TOKENS, (BATCH, 6)), rng.integers(0, TOKENS, (BATCH, LENGTH))
     mask = np.arange(6) < np.array([6, 2, 4])[:, None]
     params, source, target, mask = (constant(world, X) for X in (params, source, target, mask))
-    options = {"norm_first": True}
+    options = {"join": partial(world.sublayer, norm_first=True)}
     whole = value(world.transformer(source, target, params, HEADS, mask, **options))
     memory = world.encode(source, params, HEADS, mask, **options)
     memory = memory[0] if world is an else memory
@@ -88,7 +92,7 @@ def test_an_encoder_is_looked_at_once(world, pieces, rng):
 @WORLDS
 def test_a_beam_goes_on_with_its_parents(world, rng):
     params, ids = constant(world, language_model(rng, "rotary")), rng.integers(0, TOKENS, (BATCH, LENGTH))
-    call = partial(world.decoder_only, params=params, heads=HEADS, distance=9, **options_of(world, "rotary"))
+    call = partial(world.decoder_only, params=params, heads=HEADS, **options_of(world, "rotary"))
     cache, parents = {}, [2, 0, 2]
     call(constant(world, ids[:, :5]), cache=cache)
     caches.select(cache, parents)
@@ -100,7 +104,7 @@ def test_a_beam_goes_on_with_its_parents(world, rng):
 @WORLDS
 def test_a_record_holds_the_weights_of_the_new_rows(world, rng):
     params, ids = constant(world, language_model(rng, "pre-norm")), constant(world, rng.integers(0, TOKENS, (BATCH, 6)))
-    call = partial(world.decoder_only, params=params, heads=HEADS, distance=9, norm_first=True)
+    call = partial(world.decoder_only, params=params, heads=HEADS, **options_of(world, "pre-norm"))
     whole, cache, step = {}, {}, {}
     call(ids, record=whole)
     call(ids[:, :5], cache=cache)
@@ -113,18 +117,18 @@ def test_a_record_holds_the_weights_of_the_new_rows(world, rng):
 def test_work_per_token_is_constant_besides_attention(rng):
     """Each further key costs its two products with the query, and nothing else grows.
 
-    Counted by PyTorch, which does not count its fused kernel on a CPU; a record has the weights computed by products.
+    Counted by PyTorch, which does not count its fused kernel on a CPU; the plain core computes weights by products.
     """
     params = constant(at, language_model(rng, "pre-norm"))
     params.pop("relative")
     cache, counts, ids = {}, [], torch.from_numpy(rng.integers(0, TOKENS, (BATCH, LENGTH)))
     for i in range(LENGTH):
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            at.decoder_only(ids[:, i : i + 1], params, HEADS, norm_first=True, cache=cache, record={})
+            at.decoder_only(ids[:, i : i + 1], params, HEADS, attend=at.attention, cache=cache)
         counts.append(counter.get_total_flops())
     assert set(np.diff(counts)) == {BATCH * 2 * 4 * D}  # two layers, 2 d for the score and 2 d for the value
     with FlopCounterMode(display=False) as counter:
-        at.decoder_only(ids, params, HEADS, norm_first=True, record={})
+        at.decoder_only(ids, params, HEADS, attend=at.attention)
     assert counter.get_total_flops() > 0.9 * sum(counts)  # what decoding without a cache costs at the last token alone
 
 
@@ -140,11 +144,14 @@ def test_buffers_double_and_older_views_stay(rng):
 
 BAD = {
     "gradient": (lambda p, i: at.decoder_only(i, map_tree(torch.Tensor.requires_grad_, p), HEADS, cache={}), "no_grad"),
-    "vjp": (lambda p, i: an.decoder_only(i.numpy(), at.to_numpy(p), HEADS, cache={})[1](None), "has no gradient"),
+    "vjp": (
+        lambda p, i: (lambda Z, vjp: vjp(Z))(*an.decoder_only(i.numpy(), at.to_numpy(p), HEADS, cache={})),
+        "has no gradient",
+    ),
     "mask": (lambda p, i: at.decoder_only(i, p, HEADS, torch.ones_like(i) > 0, cache={}), "exclude each other"),
     "nothing kept": (
         lambda p, i: at.multi_head_attention(torch.ones(1, D), None, None, p["layers"]["0"]["attention"], HEADS),
-        "None only together, and with a cache",
+        "None only together, and with a cached core",
     ),
     "another batch": (
         lambda p, i: [at.decoder_only(i[:n, :1], p, HEADS, cache=c) for c in [{}] for n in (3, 2)],

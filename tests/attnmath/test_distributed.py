@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnmath.numpy as an
-from attnmath import parallel, shapes
+import attnmath.torch as at
+from attnmath import parallel, shapes, splitting
 from attnmath.check import compare
 from attnmath.tree import map_tree
 
@@ -210,8 +211,8 @@ def test_launch_raises_what_the_command_says():
 
 
 def test_only_what_can_be_split_is_split():
-    with pytest.raises(ValueError, match=r"model has the options \['rotate'\]; split over processes it may have"):
-        parallel.splittable({"norm_first": True, "rotate": None})
+    with pytest.raises(ValueError, match="the model has relative positions, which all heads share"):
+        splitting.splittable(at.DecoderOnly(11, 4, 2, 8, layers=1, buckets=8))
     with pytest.raises(ValueError, match="schedule is 'zigzag'; expected one of 'gpipe', '1f1b'"):
         parallel.orders(2, 2, "zigzag")
     with pytest.raises(ValueError, match="stage is 4; expected one of 0, 1, 2, 3"):

@@ -5,6 +5,7 @@ through the converter by autograd, so that it is compared parameter by parameter
 """
 
 import types
+from functools import partial
 
 import numpy as np
 import pytest
@@ -263,8 +264,13 @@ def test_nn_transformer(config, masked, rng):
     masks = {"tgt_mask": causal, "src_key_padding_mask": ~PADDED, "memory_key_padding_mask": ~PADDED} if masked else {}
 
     def joint(world):
-        keywords = {"norm_first": options.get("norm_first", False), "eps": options.get("layer_norm_eps", 1e-5)}
-        return keywords | {"activation": getattr(world, options.get("activation", "relu"))}
+        norm = partial(world.layer_norm, eps=options.get("layer_norm_eps", 1e-5))
+        activation = getattr(world, options.get("activation", "relu"))
+        return {
+            "norm": norm,
+            "join": partial(world.sublayer, norm_first=options.get("norm_first", False), norm=norm),
+            "feed_forward": partial(world.feed_forward, activation=activation),
+        }
 
     def ours(params):
         keys, mask = (PADDED[:, None, None], at.causal_mask(TARGET)) if masked else (True, True)

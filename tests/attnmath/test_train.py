@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -287,7 +288,11 @@ def test_gradients_by_hand_train_the_same_model():
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.01)
     params = to_numpy(model.model.tree())
     state = adam_state(params)
-    options = {"scale": config.d**0.5, "positions": model.positions.numpy(), "norm_first": True, "activation": an.relu}
+    options = {
+        "embed": partial(an.token_embedding, scale=config.d**0.5, positions=model.positions.numpy()),
+        "join": partial(an.sublayer, norm_first=True),
+        "feed_forward": partial(an.feed_forward, activation=an.relu),
+    }
     ours, theirs = [], []
     for step in range(100):
         part = [examples[i] for i in np.random.default_rng(step).choice(len(examples), 8, replace=False)]

@@ -1,5 +1,6 @@
 """What the page on dropout says of expectations, row sums and gradients, by summing over all masks."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -165,7 +166,12 @@ def test_a_transformer_drops_where_the_book_says(world):
     source, target = np.array([[3, 1, 4, 1, 5]]), np.array([[2, 7, 1]])
     if world is at:
         source, target = torch.from_numpy(source), torch.from_numpy(target)
-    world.transformer(source, target, params, 2, **{name: count(name) for name in seen})
+    options = {
+        "embed": partial(world.token_embedding, drop=count("drop")),
+        "join": partial(world.sublayer, drop=count("drop")),
+        "attend": partial(world.attention, drop=count("drop_weights")),
+    }
+    world.transformer(source, target, params, 2, **options)
     assert sorted(seen["drop"]) == sorted([(1, 5, 4)] * (1 + 2 * 2) + [(1, 3, 4)] * (1 + 3 * 2))
     maps = [(1, 2, 5, 5)] * 2 + [(1, 2, 3, 3)] * 2 + [(1, 2, 3, 5)] * 2
     assert sorted(seen["drop_weights"]) == sorted(maps)
@@ -179,7 +185,8 @@ def test_a_cache_does_not_silence_dropped_weights(world):
     zero = (lambda P: (0 * P, None)) if world is an else (lambda P: 0 * P)
     if world is at:
         X, p = torch.from_numpy(X), at.from_numpy(params)
-    Y = world.multi_head_attention(X, X, X, p, 2, drop_weights=zero, cache=KeyValueCache())
+    core = world.cached(partial(world.attention, drop=zero), KeyValueCache())
+    Y = world.multi_head_attention(X, X, X, p, 2, attend=core)
     compare((Y[0] if world is an else Y)[0], np.tile(params["output"]["bias"], (3, 1)), name="the bias")
 
 

@@ -336,7 +336,7 @@ def test_pure_attention_cubes_the_diameter(h, scale, seed):
         return np.linalg.norm(A, 2)
 
     record = {}
-    Y, _ = an.multi_head_attention(X, X, X, params, heads=h, record=record)
+    Y, _ = an.multi_head_attention(X, X, X, params, heads=h, attend=an.recording(an.attention_fused, record))
     for P, (Wq, Wk, _, _) in zip(record["weights"], heads, strict=True):
         assert dobrushin(P) <= norm(Wq @ Wk.T) / k**0.5 * diameter(X) ** 2 + 1e-12
     bracket = sum(norm(Wv @ Wo) * norm(Wq @ Wk.T) / k**0.5 for Wq, Wk, Wv, Wo in heads)

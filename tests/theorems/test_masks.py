@@ -327,10 +327,10 @@ def test_sharing_is_tying(seed, sizes):
     params = random_tree(attention_shapes(5, h, g, k=2, v=3), rng)
     Q, K = rng.standard_normal((3, 5)), rng.standard_normal((7, 5))
     dO = rng.standard_normal((3, 5))
-    O, vjp = an.multi_head_attention(Q, K, K, params, h, key_heads=g)
+    O, vjp = an.multi_head_attention(Q, K, K, params, h)
     O_tied, vjp_tied = an.multi_head_attention(Q, K, K, tied(params, h, g), h)
     compare(O, O_tied, name="grouped = tied", atol=1e-10, rtol=1e-10)
-    compare(an.multi_head_sum(Q, K, K, params, h, key_heads=g)[0], O_tied, name="the sum over heads", atol=1e-10)
+    compare(an.multi_head_sum(Q, K, K, params, h)[0], O_tied, name="the sum over heads", atol=1e-10)
     *dX, dparams = vjp(dO)
     *dX_tied, dtied = vjp_tied(dO)
     compare(tuple(dX), tuple(dX_tied), name="gradients of the inputs", atol=1e-9, rtol=1e-9)
@@ -350,7 +350,7 @@ def test_sharing_is_tying(seed, sizes):
 def test_the_gradient_of_shared_heads(rng):
     shapes = attention_shapes(5, 6, 2, k=2, v=3)
     params, X = random_tree(shapes, rng), rng.standard_normal((2, 4, 5))
-    f = lambda Q, K, V, p: an.multi_head_attention(Q, K, V, p, 6, key_heads=2)  # noqa: E731
+    f = lambda Q, K, V, p: an.multi_head_attention(Q, K, V, p, 6)  # noqa: E731
     check_vjp(f, X, rng.standard_normal((2, 7, 5)), rng.standard_normal((2, 7, 5)), params, rng=rng)
 
 
@@ -377,10 +377,10 @@ def test_what_is_not_cached_is_not_seen(seed, sizes):
     assert len(blind) == d - g * (k + v) > 0
     Q, X = rng.standard_normal((2, 4, d))
     hidden = X + 10 * rng.standard_normal((4, len(blind))) @ blind
-    O, _ = an.multi_head_attention(Q, X, X, p, h, key_heads=g)
-    compare(an.multi_head_attention(Q, hidden, hidden, p, h, key_heads=g)[0], O, name="outputs", atol=1e-8, rtol=1e-8)
+    O, _ = an.multi_head_attention(Q, X, X, p, h)
+    compare(an.multi_head_attention(Q, hidden, hidden, p, h)[0], O, name="outputs", atol=1e-8, rtol=1e-8)
     seen = X + rng.standard_normal((4, 1)) @ np.linalg.svd(both.T)[2][:1]
-    assert np.abs(an.multi_head_attention(Q, seen, seen, p, h, key_heads=g)[0] - O).max() > 1e-3
+    assert np.abs(an.multi_head_attention(Q, seen, seen, p, h)[0] - O).max() > 1e-3
     Wq = p["query"]["weight"].reshape(d, h, k).swapaxes(0, 1)
     Wk = an.share_heads(p["key"]["weight"].reshape(d, g, k).swapaxes(0, 1), h // g)
     assert np.linalg.matrix_rank((Wq @ Wk.swapaxes(-1, -2)).reshape(h * d, d)) == g * k

@@ -1,7 +1,7 @@
 """The results of the pages on many heads and on their cost: two forms, one function; what is equal and what is not."""
 
 import weakref
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pytest
@@ -113,10 +113,10 @@ def test_matrix_work_does_not_depend_on_the_number_of_heads(n, d, rng):
     for heads in (1, 2, 3, 6, 12):
         params = at.from_numpy(tree)
         x = torch.from_numpy(X)
-        work = matrix_flops(lambda h=heads, x=x, p=params: at.multi_head_attention(x, x, x, p, h, record={}))
+        work = matrix_flops(lambda h=heads, x=x, p=params: at.multi_head_attention(x, x, x, p, h, attend=at.attention))
         assert work == count.multi_head_flops(n, d, heads, d // heads, d // heads) == 8 * n * d**2 + 4 * n**2 * d
         record = {}
-        an.multi_head_attention(X, X, X, tree, heads, record=record)
+        an.multi_head_attention(X, X, X, tree, heads, attend=an.recording(an.attention, record))
         held[heads] = count.bytes_held(an.multi_head_sum(X, X, X, tree, heads)[1])  # plain attention in each head
         assert record["weights"].size == count.exponentials(n, n, heads) == heads * n * n
         assert held[heads] - held[1] == (heads - 1) * n * n * 8
@@ -157,7 +157,7 @@ def test_a_training_step_with_a_checkpoint_takes_four_thirds(rng):
     X.requires_grad_()
 
     def f(X):
-        return module(X, X, X, record={})
+        return module(X, X, X, attend=at.attention)
 
     forward, plain = matrix_flops(lambda: f(X)), matrix_flops(lambda: f(X).backward(dO))
     gradients = torch.autograd.grad(f(X), [X, *module.parameters()], dO, allow_unused=True)
@@ -228,7 +228,8 @@ def test_parameters_that_can_be_spared(seed):
     }
     compare(an.multi_head_attention(Q, K, V, merged, 3, mask)[0], O, name="value bias merged", atol=1e-10)
     empty = mask & (np.arange(4) != 1)[:, None]  # query 2 may attend to nothing, and then the value bias does matter
-    both = [an.multi_head_attention(Q, K, V, p, 3, empty, empty_rows="zero")[0][:, 1] for p in (params, merged)]
+    core = partial(an.attention_fused, empty_rows="zero")
+    both = [an.multi_head_attention(Q, K, V, p, 3, empty, attend=core)[0][:, 1] for p in (params, merged)]
     compare(both[1] - both[0], np.broadcast_to(bv @ Wo, both[0].shape), name="empty row", atol=1e-10)
 
     A, B = np.eye(3) + 0.2 * rng.standard_normal((3, 3)), np.eye(2) + 0.2 * rng.standard_normal((2, 2))

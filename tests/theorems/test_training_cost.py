@@ -26,11 +26,8 @@ def counted(f, *args):
 
 
 def tree(d, f, L, t, heads, key_heads, *, gated, tie):
-    whole = shapes.decoder_only_shapes(t, d, f, L, tie=tie)
-    for layer in whole["layers"].values():
-        layer["attention"] = shapes.attention_shapes(d, heads, key_heads)
-        layer["feed_forward"] = (shapes.gated_feed_forward_shapes if gated else shapes.feed_forward_shapes)(d, f)
-    return whole
+    parts = {"feed_forward": an.gated_feed_forward} if gated else {}
+    return shapes.decoder_only_shapes(t, d, f, L, tie=tie, heads=heads, key_heads=key_heads, **parts)
 
 
 @pytest.mark.claim("eq:transformer-parameters")
@@ -64,7 +61,7 @@ def test_the_instrument_counts_six_for_each_weight_and_token(k, f, L, t, n, grou
     params = map_tree(lambda A: torch.tensor(A, requires_grad=True), whole)
     kind = {"feed_forward": at.gated_feed_forward} if gated else {}
     ids = torch.from_numpy(rng.integers(0, t, (3, n)))
-    forward, Z = counted(lambda: at.decoder_only(ids, params, heads, key_heads=key_heads, **kind))
+    forward, Z = counted(lambda: at.decoder_only(ids, params, heads, **kind))
     backward, _ = counted(Z.sum().backward)
     options = dict(key_width=key_heads * k, gated=gated)
     assert forward == 3 * count.transformer_flops(n, d, f, L, t, **options)

@@ -1,5 +1,7 @@
 """The results of the pages on the architecture and on the models built from it."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,8 @@ TOKENS, D, HEADS, F, POSITIONS = 17, 6, 3, 11, 8
 
 def model(rng, **options):
     """An encoder-decoder of two layers each whose scores and gains are lively."""
-    return shapes.random_tree(shapes.transformer_shapes(TOKENS, D, F, 2, POSITIONS, norm=True, **options), rng, 0.8)
+    tree = shapes.transformer_shapes(TOKENS, D, F, 2, POSITIONS, norm=an.layer_norm, **options)
+    return shapes.random_tree(tree, rng, 0.8)
 
 
 def texts(rng, m, n):
@@ -34,10 +37,11 @@ def test_no_row_depends_on_later_tokens_and_every_row_on_the_rest(seed, norm_fir
     params, (source, target) = model(rng), texts(rng, 3, 3)
 
     def logits(source, target):
-        return an.transformer(source, target, params, HEADS, norm_first=norm_first)[0]
+        return an.transformer(source, target, params, HEADS, join=partial(an.sublayer, norm_first=norm_first))[0]
 
     Z, ids = logits(source, target), (torch.from_numpy(source), torch.from_numpy(target))
-    compare(at.transformer(*ids, at.from_numpy(params), HEADS, norm_first=norm_first), Z, name="twin", atol=1e-10)
+    twin = at.transformer(*ids, at.from_numpy(params), HEADS, join=partial(at.sublayer, norm_first=norm_first))
+    compare(twin, Z, name="twin", atol=1e-10)
     sources, targets = (np.tile(text, (3, 1)) for text in (source, target))
     one_by_one = (1 + rng.integers(TOKENS - 1, size=3)) * np.eye(3, dtype=int)  # text j has another token j
     for j, moved in enumerate(logits(sources, (targets + one_by_one) % TOKENS)):
@@ -72,13 +76,14 @@ def test_a_decoder_without_memory_is_an_encoder_with_a_causal_mask(seed, norm_fi
     params = shapes.random_tree(shapes.encoder_shapes(D, F, 2), rng, 0.7)
     X, dY = rng.standard_normal((2, 2, 5, D))
     mask = an.causal_mask(5)
-    Y, vjp = an.encoder(X, params, HEADS, mask, norm_first=norm_first)
-    same, same_vjp = an.decoder(X, None, params, HEADS, mask, norm_first=norm_first)
+    Y, vjp = an.encoder(X, params, HEADS, mask, join=partial(an.sublayer, norm_first=norm_first))
+    same, same_vjp = an.decoder(X, None, params, HEADS, mask, join=partial(an.sublayer, norm_first=norm_first))
     compare(same, Y, name="value", atol=1e-13)
     dX, dmemory, dparams = same_vjp(dY)
     assert dmemory is None
     compare((dX, dparams), vjp(dY), name="cotangents", atol=1e-11)
-    assert np.abs(an.encoder(X, params, HEADS, norm_first=norm_first)[0] - Y).max() > 1e-3, "the mask matters"
+    unmasked, _ = an.encoder(X, params, HEADS, join=partial(an.sublayer, norm_first=norm_first))
+    assert np.abs(unmasked - Y).max() > 1e-3, "the mask matters"
 
 
 @pytest.mark.claim("lem-tied-gradient", "eq:lm-head")
@@ -115,12 +120,13 @@ def test_relative_bias_of_a_stack_receives_the_sum_over_its_layers(rng):
     """One table for all layers: equal to the layers called one by one, each with the bias, cotangents added."""
     params = shapes.random_tree(shapes.encoder_shapes(D, F, 3), rng, 0.6)
     table = rng.standard_normal((8, HEADS))
+    relative = partial(an.relative_bias, distance=5)
     X, dY = rng.standard_normal((2, 2, 7, D))
-    Y, vjp = an.encoder(X, params | {"relative": table}, HEADS, distance=5)
+    Y, vjp = an.encoder(X, params | {"relative": table}, HEADS, relative=relative)
     bias, bias_vjp = an.relative_bias(table, 7, 7, 5)
     Z, vjps = X, []
     for i in "012":
-        Z, layer_vjp = an.encoder_layer(Z, params["layers"][i], HEADS, bias=bias)
+        Z, layer_vjp = an.encoder_layer(Z, params["layers"][i], HEADS, attend=partial(an.attention_fused, bias=bias))
         vjps.append(layer_vjp)
     compare(Y, Z, name="value", atol=1e-12)
     dZ, dbias = dY, []
@@ -130,7 +136,7 @@ def test_relative_bias_of_a_stack_receives_the_sum_over_its_layers(rng):
     dX, dparams = vjp(dY)
     compare(dX, dZ, name="dX", atol=1e-11)
     compare(dparams["relative"], bias_vjp(add(*dbias)), name="dtable", atol=1e-11)
-    check_vjp(lambda *a: an.encoder(*a, HEADS, distance=5), X, params | {"relative": table}, rng=rng)
+    check_vjp(lambda *a: an.encoder(*a, HEADS, relative=relative), X, params | {"relative": table}, rng=rng)
 
 
 def test_the_layer_holds_as_many_parameters_as_the_formula_says():

@@ -46,6 +46,7 @@ def feed_forward(
     >>> Y.round(4)
     array([[0.8413]])
     """
+    _require.branches(params, ("up", "down"))
     A, up_vjp = affine(X, params["up"])
     H, activation_vjp = activation(A)
     Y, down_vjp = affine(H, params["down"])  # eq:feed-forward
@@ -93,6 +94,7 @@ def gated_feed_forward(
     >>> Y.round(4)
     array([[3.5232]])
     """
+    _require.branches(params, ("gate", "up", "down"))
     A, gate_vjp = affine(X, params["gate"])
     G, activation_vjp = activation(A)
     U, up_vjp = affine(X, params["up"])

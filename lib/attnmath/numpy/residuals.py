@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from jaxtyping import Float
 
-from attnmath import _require
+from attnmath import _require, wiring
 from attnmath.numpy.normalisation import layer_norm
 from attnmath.numpy.types import Array, Vjp, differentiable
 from attnmath.shapes import declares, sublayer_shapes
@@ -12,7 +12,7 @@ from attnmath.shapes import declares, sublayer_shapes
 
 def normalise(X, params, norm):
     """A norm with its parameters in a dict, ``{"gain", "bias"}`` or ``{"gain"}``; vjp: dY -> (dX, dparams)."""
-    names = [name for name in ("gain", "bias") if name in params]
+    names = wiring.norm_names(params, norm)
     Y, norm_vjp = norm(X, *(params[name] for name in names))
 
     def vjp(dY):

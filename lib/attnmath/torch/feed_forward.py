@@ -25,6 +25,7 @@ def feed_forward(X: Float[Array, "... n d"], params: dict, activation: Callable 
     >>> feed_forward(torch.tensor([[1.0]]), {"up": one, "down": one})
     tensor([[0.8413]])
     """
+    _require.branches(params, ("up", "down"))
     H = activation(affine(X, params["up"]))
     return affine(H, params["down"])  # eq:feed-forward
 
@@ -45,6 +46,7 @@ def gated_feed_forward(
     >>> gated_feed_forward(torch.tensor([[2.0]]), {"gate": one, "up": one, "down": one})
     tensor([[3.5232]])
     """
+    _require.branches(params, ("gate", "up", "down"))
     G = activation(affine(X, params["gate"]))
     U = affine(X, params["up"])
     _require.shapes(gate=(G, "... n f"), up=(U, "... n f"))

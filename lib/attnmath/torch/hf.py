@@ -273,7 +273,7 @@ CONVERTERS = {
 }
 
 
-def load_nn(module: nn.Transformer) -> dict:
+def load_nn(module: nn.Module) -> dict:
     """The parameters of an `nn.Transformer`, or of a part of it, as the trees of `encoder` and `decoder`.
 
     Parameters

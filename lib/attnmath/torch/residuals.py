@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from jaxtyping import Float
 
-from attnmath import _require
+from attnmath import _require, wiring
 from attnmath.shapes import declares, sublayer_shapes
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.types import Array
@@ -12,7 +12,7 @@ from attnmath.torch.types import Array
 
 def normalise(X, params, norm):
     """A norm with its parameters in a dict, ``{"gain", "bias"}`` or ``{"gain"}``."""
-    return norm(X, *(params[name] for name in ("gain", "bias") if name in params))
+    return norm(X, *(params[name] for name in wiring.norm_names(params, norm)))
 
 
 @declares(sublayer_shapes)
