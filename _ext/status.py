@@ -44,10 +44,23 @@ def write(root) -> str:
         table(("Component", "Rows", "Witnesses"), [(f"`{r['name']}`", r["rows"], shown(r["witnesses"])) for r in rows])
         if rows
         else "None yet.",
+        "## Where the time went",
+        clock(facts["times"]),
         "## Versions",
         table(("Package", "Version"), [(name, value or "not installed") for name, value in facts["versions"].items()]),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def clock(times) -> str:
+    """The stages of the last `make test`, in seconds."""
+    if times is None:
+        return "`make test` has not been run yet."
+    stages = [(one["title"], round(one["seconds"]), one["result"]) for one in times["stages"]]
+    stages.append(("**all of these**", round(sum(one["seconds"] for one in times["stages"])), ""))
+    return f"The last `make test`, on {times['cores']} cores, {times['date']}.\n\n" + table(
+        ("Stage", "Seconds", "Result"), stages
+    )
 
 
 def shown(value) -> str:

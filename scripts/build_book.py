@@ -83,11 +83,11 @@ def main() -> int:
         print(f"The book is up to date: {INDEX}")
         return 0
     STAMP.unlink(missing_ok=True)
-    with times.stage("notebooks: execution"):
+    with times.stage("notebooks executed"):
         executed = execute_notebooks(options.jobs)
     if not executed:
         return 1
-    with times.stage("pages"):
+    with times.stage("pages written"):
         written = write_pages()
     if not written:
         return 1

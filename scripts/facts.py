@@ -39,6 +39,7 @@ def gather(root: Path = ROOT) -> dict:
         "exercises": exercises(index),
         "wrong_answers": wrong_answers(root),
         "tests": {name: report(root / "_build" / f"{name}-report.xml") for name in ("notebooks", "test")},
+        "times": times(root),
         "versions": {"Python": platform.python_version()} | {name: version(name) for name in PACKAGES},
     }
 
@@ -66,7 +67,7 @@ def components(index: Index) -> list[dict]:
 
 
 def notebooks(index: Index) -> list[dict]:
-    """Each notebook's code cells, those that nbval compares, and the seconds that it took to run."""
+    """Each notebook's code cells, those whose outputs are compared, and the seconds that it took to run."""
     seconds = run_times(index.root)
     rows = []
     for page in index.pages:
@@ -87,7 +88,7 @@ def notebooks(index: Index) -> list[dict]:
 
 
 def is_compared(cell: dict) -> bool:
-    """nbval passes over a cell without a count, and over one that a tag excuses."""
+    """A cell that a tag excuses is passed over; one without a count was never run, and fails."""
     return cell.get("execution_count") is not None and not NOT_COMPARED & set(cell["metadata"].get("tags", []))
 
 
@@ -136,6 +137,12 @@ def wrong_answers(root: Path) -> dict | None:
         return None
     rows = json.loads(path.read_text(encoding="utf-8"))
     return {"all": len(rows), "caught": sum(bool(row["caught"]) for row in rows)}
+
+
+def times(root: Path) -> dict | None:
+    """Where the time of the last whole run went, as scripts/run_tests.py stored it."""
+    path = root / "_build" / "times.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def report(path: Path) -> dict | None:

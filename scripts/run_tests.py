@@ -1,9 +1,10 @@
-"""`make test`: nbval over every notebook, then tests/, both in parallel; then the status page gets this run's figures.
+"""`make test`: compare every notebook's outputs, run tests/ in parallel; then the status page gets this run's figures.
 
 Both parts run even if the first fails. Each leaves a JUnit report in _build, from which the status page is counted.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -12,34 +13,22 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from cores import share_cores
+from fingerprint import ROOT
+from times import Times
 
-ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "_build"
-# What needs the built book or takes minutes: left to the whole run.
-SLOW = (
-    "test_book*",
-    "test_pages*",
-    "test_notebooks*",
-    "test_exercises*",
-    "test_course*",
-    "test_grad*",
-    "test_setup*",
-    "test_release*",
-    "test_faults*",
-    "test_minilm*",
-    "test_bench*",
-    *(f"test_referee_{part}*" for part in ("batch", "big_class", "cluster", "hostile", "postgres", "sandbox")),
-)
+QUICK = "not slow and not book"  # neither what takes minutes nor what needs the built pages
 
 
-def pytest(title: str, report: str, *arguments: str) -> tuple[str, int, float, str]:
+def pytest(title: str, report: str, *arguments: str, **more: str) -> dict:
+    """Run pytest with `more` in its environment; return title, exit code, seconds and a count of the outcomes."""
     start = time.perf_counter()
     print(f"\n== {title}", flush=True)
     target = BUILD / report
     target.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={target}", *arguments]
-    code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
-    return title, code, time.perf_counter() - start, tally(target)
+    code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, env={**os.environ, **more}).returncode
+    return {"title": title, "code": code, "seconds": time.perf_counter() - start, "result": tally(target)}
 
 
 def tally(report: Path) -> str:
@@ -51,36 +40,55 @@ def tally(report: Path) -> str:
     return f"{passed} passed, {count['failures'] + count['errors']} failed, {count['skipped']} skipped"
 
 
+def quick(workers: list[str]) -> list[dict]:
+    """Run the tests that take seconds and need no built book."""
+    return [pytest("fast tests", "quick-report.xml", "tests", "-m", QUICK, *workers)]
+
+
+def whole(workers: list[str], jobs: int) -> list[dict]:
+    """Run everything, and store where the time went before the status page, which shows it, is written."""
+    # A plugin that is named on the command line is imported before pytest reads its own setting of the path.
+    path = os.pathsep.join(filter(None, [str(ROOT / "scripts"), os.environ.get("PYTHONPATH")]))
+    compare = ["-p", "compare_outputs", "-p", "no:xdist", "-p", "no:cacheprovider", "-W", "ignore"]
+    runs = [
+        *built(),
+        pytest("notebooks: stored outputs", "notebooks-report.xml", "chapters", *compare, PYTHONPATH=path),
+        pytest("tests", "test-report.xml", "tests", "--durations=15", *workers),
+    ]
+    times = Times(BUILD / "times.json")
+    for run in runs:
+        times.add(run["title"], run["seconds"], run["result"])
+    start = time.perf_counter()
+    again = [sys.executable, "scripts/build_book.py", "--jobs", str(jobs)]
+    code = (
+        subprocess.run(again, cwd=ROOT).returncode
+        or subprocess.run([sys.executable, "scripts/facts.py", "-q"], cwd=ROOT).returncode
+    )
+    seconds = time.perf_counter() - start
+    return [*runs, {"title": "status page and facts of this run", "code": code, "seconds": seconds, "result": ""}]
+
+
+def built() -> list[dict]:
+    """What the build before this run did, as it stored it."""
+    told = BUILD / "book-times.json"
+    stages = json.loads(told.read_text(encoding="utf-8"))["stages"] if told.exists() else []
+    return [{**stage, "title": f"book: {stage['title']}", "code": 0} for stage in stages]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument(
-        "--quick", action="store_true", help="only the tests that need no built book and no notebook run"
-    )
+    parser.add_argument("--quick", action="store_true", help="only the tests that take seconds and need no built book")
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
     share_cores(options.jobs)
-    workers = ["-n", str(options.jobs), "--ignore=tests/bench"]
-    if options.quick:
-        ignored = [f"--ignore-glob=tests/{pattern}" for pattern in SLOW]
-        runs = [pytest("unit tests", "quick-report.xml", "tests", *ignored, *workers)]
-    else:
-        nbval = ["--nbval", "--nbval-current-env", "-W", "ignore", "-p", "no:cacheprovider", "--dist", "loadfile"]
-        runs = [
-            pytest("notebooks: stored outputs", "notebooks-report.xml", "chapters", *nbval, *workers),
-            pytest("tests", "test-report.xml", "tests", "--durations=15", "--dist", "worksteal", *workers),
-        ]
-        start = time.perf_counter()
-        again = [sys.executable, "scripts/build_book.py", "--jobs", str(options.jobs)]
-        code = (
-            subprocess.run(again, cwd=ROOT).returncode
-            or subprocess.run([sys.executable, "scripts/facts.py", "-q"], cwd=ROOT).returncode
-        )
-        runs.append(("status page and facts of this run", code, time.perf_counter() - start, ""))
+    workers = ["-n", str(options.jobs), "--dist", "worksteal", "--ignore=tests/bench"]
+    runs = quick(workers) if options.quick else whole(workers, options.jobs)
     print("\n== where the time went")
-    for title, code, seconds, counted in runs:
-        print(f"{seconds:7.0f} s  {title:36} {'ok    ' if code == 0 else 'FAILED'}  {counted}")
-    return int(any(code for _, code, _, _ in runs))
+    for run in runs:
+        outcome = "FAILED" if run["code"] else "ok    "
+        print(f"{run['seconds']:7.0f} s  {run['title']:36} {outcome}  {run['result']}")
+    return int(any(run["code"] for run in runs))
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ class Times:
         finally:
             self.add(title, time.perf_counter() - start)
 
-    def add(self, title: str, seconds: float) -> None:
-        self.stages.append({"title": title, "seconds": round(seconds, 1)})
+    def add(self, title: str, seconds: float, result: str = "") -> None:
+        self.stages.append({"title": title, "seconds": round(seconds, 1), "result": result})
         told = {
             "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "cores": os.cpu_count(),
