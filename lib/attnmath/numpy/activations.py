@@ -6,10 +6,12 @@ import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.normal import upper_tail
-from attnmath.numpy.types import Array, Vjp
+from attnmath.numpy.blockwise import blockwise
+from attnmath.numpy.normal import density, distribution
+from attnmath.numpy.types import Array, Vjp, differentiable
 
 
+@differentiable
 def relu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     r"""The rectified linear unit.
 
@@ -48,6 +50,7 @@ def relu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     return Y, vjp
 
 
+@differentiable
 def swish(X: Float[Array, "..."], beta: float = 1.0) -> tuple[Float[Array, "..."], Vjp]:
     r"""Each number times its sigmoid.
 
@@ -70,7 +73,7 @@ def swish(X: Float[Array, "..."], beta: float = 1.0) -> tuple[Float[Array, "..."
 
     References
     ----------
-    Ramachandran, Zoph and Le (2017). Chapter 5, eq:swish. No exponential of a positive number is taken.
+    Ramachandran, Zoph and Le (2017). Chapter 5, eq:swish.
 
     Examples
     --------
@@ -80,16 +83,25 @@ def swish(X: Float[Array, "..."], beta: float = 1.0) -> tuple[Float[Array, "..."
     """
     _require.floats(X=X)
     _require.positive("beta", beta)
-    E = np.exp(-np.abs(beta * X))
-    gate = np.where(X > 0, 1, E) / (1 + E)
-    Y = X * gate  # eq:swish
 
-    def vjp(dY):
-        return dY * (gate + beta * Y * (1 - gate))  # eq:swish-vjp
+    def sigmoid(X):
+        with np.errstate(over="ignore"):  # an exponential that is infinite makes the sigmoid 0: it is
+            E = np.exp(-beta * X)
+        E += 1
+        return np.reciprocal(E, out=E)
 
-    return Y, vjp
+    def value(X, out):
+        np.multiply(X, sigmoid(X), out)  # eq:swish
+
+    def backward(X, dY, out):
+        gate = sigmoid(X)
+        Y = X * gate
+        np.multiply(dY, gate + beta * Y * (1 - gate), out)  # eq:swish-vjp
+
+    return blockwise(value, X), lambda dY: blockwise(backward, X, dY)
 
 
+@differentiable
 def silu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     r"""`swish` with beta = 1, under the name that PyTorch and the gated networks use.
 
@@ -121,6 +133,7 @@ def silu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     return swish(X)
 
 
+@differentiable
 def gelu_tanh(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     r"""The Gaussian error linear unit with a hyperbolic tangent in place of the normal distribution function.
 
@@ -152,35 +165,44 @@ def gelu_tanh(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     """
     _require.floats(X=X)
     c, a = math.sqrt(2 / math.pi), 0.044715
-    T = np.asarray(X * X)  # in place from here on: a new array of this size costs more than what is done with it
-    T *= c * a
-    T += c
-    T *= X
-    np.tanh(T, out=T)  # tanh(c (X + a X^3))
-    Y = 1 + T
-    Y *= X
-    Y *= 0.5  # eq:gelu-tanh
 
-    def vjp(dY):
-        slope = np.asarray(X * X)
-        slope *= 3 * a * c
-        slope += c
-        slope *= X  # X times the derivative of tanh's argument
-        G = np.asarray(1 - T * T)
-        G *= slope
-        G += T
-        G += 1
-        G *= 0.5
-        return G * dY  # eq:gelu-tanh-vjp
+    def tanh(X, out):  # of c (X + a X^3); in place, since a new array costs more than what is done with it
+        with np.errstate(over="ignore"):  # of an infinite number it is ±1
+            np.multiply(X, X, out)
+            out *= c * a
+            out += c
+            out *= X
+        np.tanh(out, out)
 
-    return Y, vjp
+    def value(X, out):
+        tanh(X, out)
+        out += 1
+        out *= 0.5
+        out *= X  # eq:gelu-tanh
+
+    def backward(X, dY, out):
+        T, slope = np.empty_like(X), np.clip(X, -1e6, 1e6)  # beyond, the tangent is ±1, and a square may be infinite
+        tanh(X, T)
+        np.multiply(slope, slope, out)
+        out *= 3 * a * c
+        out += c
+        slope *= out  # X times the derivative of tanh's argument
+        np.subtract(1, T, out)  # 1 - T^2 = (1 - T) (1 + T)
+        out *= slope
+        out += 1
+        T += 1
+        out *= T
+        out *= 0.5
+        out *= dY  # eq:gelu-tanh-vjp
+
+    return blockwise(value, X), lambda dY: blockwise(backward, X, dY)
 
 
+@differentiable
 def gelu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     r"""The Gaussian error linear unit, exact.
 
-    .. math:: \operatorname{gelu}(x) = x\,\Phi(x) = \max(x, 0) - |x|\,(1 - \Phi(|x|)),\qquad
-              \Phi \text{ the standard normal distribution function}
+    .. math:: \operatorname{gelu}(x) = x\,\Phi(x),\qquad \Phi \text{ the standard normal distribution function}
 
     Parameters
     ----------
@@ -207,14 +229,12 @@ def gelu(X: Float[Array, "..."]) -> tuple[Float[Array, "..."], Vjp]:
     array([-0.1587,  0.    ,  0.8413])
     """
     _require.floats(X=X)
-    A = np.abs(X)
-    Y, lost = np.maximum(X, 0), upper_tail(A)
-    lost *= A
-    Y -= lost  # eq:gelu
 
-    def vjp(dY):
-        Phi = np.where(X > 0, 1 - upper_tail(A), upper_tail(A))
-        phi = np.exp(-X * X / 2) / np.sqrt(2 * np.pi).astype(X.dtype)
-        return dY * (Phi + X * phi)  # eq:gelu-vjp
+    def value(X, out):
+        np.multiply(X, distribution(X), out)  # eq:gelu
 
-    return Y, vjp
+    def backward(X, dY, out):
+        Phi, phi = distribution(X), density(X)
+        np.multiply(dY, Phi + X * phi, out)  # eq:gelu-vjp
+
+    return blockwise(value, X), lambda dY: blockwise(backward, X, dY)

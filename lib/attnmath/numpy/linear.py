@@ -1,12 +1,15 @@
 """Linear maps, with and without a bias."""
 
+import math
+
 import numpy as np
 from jaxtyping import Float
 
 from attnmath import _require
-from attnmath.numpy.types import Array, Vjp
+from attnmath.numpy.types import Array, Vjp, differentiable
 
 
+@differentiable
 def linear(
     X: Float[Array, "... n i"], W: Float[Array, "i o"], b: Float[Array, " o"]
 ) -> tuple[Float[Array, "... n o"], Vjp]:
@@ -41,18 +44,21 @@ def linear(
     array([[21.5]])
     """
     _require.shapes(X=(X, "... n i"), W=(W, "i o"), b=(b, "o"))
-    rows = X.reshape(-1, X.shape[-1])  # one product of two matrices, however many leading axes
+    n = math.prod(X.shape[:-1])  # not -1, which NumPy cannot resolve where the width is 0
+    rows = X.reshape(n, X.shape[-1])  # one product of two matrices, however many leading axes
+    total = np.promote_types(b.dtype, np.float32)  # float16 would stop counting at 2048
     Y = rows @ W
     Y += b  # eq:linear
 
     def vjp(dY):
-        dY = dY.reshape(-1, dY.shape[-1])
-        dX, dW, db = dY @ W.T, rows.T @ dY, dY.sum(0)  # eq:linear-vjp
-        return dX.reshape(X.shape), dW, db
+        dY = dY.reshape(n, dY.shape[-1])
+        dX, dW, db = dY @ W.T, rows.T @ dY, dY.sum(0, total)  # eq:linear-vjp
+        return dX.reshape(X.shape), dW, db.astype(b.dtype, copy=False)
 
     return Y.reshape(*X.shape[:-1], W.shape[1]), vjp
 
 
+@differentiable
 def affine(X: Float[Array, "... n i"], leaf: dict) -> tuple[Float[Array, "... n o"], Vjp]:
     r"""`linear` with its parameters in a dict, where the bias may be missing.
 

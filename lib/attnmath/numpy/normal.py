@@ -1,4 +1,4 @@
-"""The tail of the standard normal distribution, fast where the precision asked for allows it."""
+"""The standard normal distribution: its density, and its distribution function, fast where the precision allows it."""
 
 import numpy as np
 from jaxtyping import Float
@@ -6,49 +6,79 @@ from scipy.special import ndtr
 
 from attnmath.numpy.types import Array
 
-# erfc(x / sqrt 2) / 2 = t (c1 + t (c2 + …)) exp(-x² / 2), t = 1 / (1 + r x): Abramowitz and Stegun (1964), 7.1.26
-RATE = 0.3275911 / 2**0.5
-COEFFICIENTS = tuple(c / 2 for c in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592))
-BLOCK = 1 << 14  # numbers worked on at a time, so that they stay in a core's cache
+# log((1 - Φ(x)) / Φ(x)) = x (c0 + c1 x² + c2 x⁴ + …): the coefficients that make the largest error of x Φ(x) smallest,
+# found by reweighted least squares on 0 … 6 (tests/attnmath/test_activations.py finds them again).
+LOG_ODDS = (
+    -1.5957683934,
+    -0.0726686670495,
+    6.6336955861e-05,
+    1.10455555849e-04,
+    -7.93452502814e-06,
+    2.66642486897e-07,
+    -3.60507118410e-09,
+)
 
 
-def upper_tail(A: Float[Array, "..."]) -> Float[Array, "..."]:
-    r"""The probability that a standard normal variable exceeds a.
+def distribution(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    r"""The probability that a standard normal variable is at most x.
 
-    .. math:: 1 - \Phi(a) = \tfrac12\operatorname{erfc}(a/\sqrt2)
+    .. math:: \Phi(x) = \int_{-\infty}^x \frac{e^{-t^2/2}}{\sqrt{2\pi}}\,dt = \frac1{1 + \frac{1-\Phi(x)}{\Phi(x)}}
 
     Parameters
     ----------
-    A : any shape, a >= 0.
+    x : any shape, float32 or float64.
 
     Returns
     -------
-    A's shape. In float64 from SciPy; in float32 and float16 from a formula with an error of at most 3e-7, several times
-    as fast.
+    x's shape. In float64 it comes from SciPy. In float32 the logarithm of the fraction is a polynomial, and the error
+    is at most 2e-7; this is many times as fast.
 
     References
     ----------
-    Abramowitz and Stegun (1964), 7.1.26.
+    The logarithm of the odds is odd, as :math:`\Phi(-x) = 1 - \Phi(x)`. `gelu_tanh` takes two terms of it, of a
+    different fit.
 
     Examples
     --------
-    >>> upper_tail(np.array([0.0, 1.0])).round(4)
-    array([0.5   , 0.1587])
+    >>> distribution(np.array([0.0, 1.0])).round(4), distribution(np.array([0.0, 1.0], np.float32)).round(4)
+    (array([0.5   , 0.8413]), array([0.5   , 0.8413], dtype=float32))
     """
-    if A.dtype == np.float64:
-        return ndtr(-A)
-    flat = np.ascontiguousarray(A, np.float32).reshape(-1)
-    out = np.empty_like(flat)
-    for i in range(0, flat.size, BLOCK):
-        a, y = flat[i : i + BLOCK], out[i : i + BLOCK]
-        t = a * np.float32(RATE)
-        t += 1
-        np.reciprocal(t, out=t)
-        y[...] = 0
-        for c in COEFFICIENTS:
-            y += np.float32(c)
-            y *= t
-        np.multiply(a, a, out=t)
-        t *= np.float32(-0.5)
-        y *= np.exp(t, out=t)
-    return out.reshape(A.shape).astype(A.dtype, copy=False)
+    if x.dtype != np.float32:
+        return ndtr(x)
+    with np.errstate(over="ignore"):  # far out the polynomial is ±inf, which makes the probability 0 or 1: it is
+        square = x * x
+        odds = square * LOG_ODDS[-1]
+        for c in reversed(LOG_ODDS[1:-1]):
+            odds += c
+            odds *= square
+        odds += LOG_ODDS[0]
+        odds *= x
+        np.exp(odds, out=odds)
+    odds += 1
+    return np.reciprocal(odds, out=odds)
+
+
+def density(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    r"""The density of a standard normal variable.
+
+    .. math:: \varphi(x) = e^{-x^2/2} / \sqrt{2\pi} = \Phi'(x)
+
+    Parameters
+    ----------
+    x : any shape, float32 or float64.
+
+    Returns
+    -------
+    x's shape and dtype.
+
+    Examples
+    --------
+    >>> density(np.array([0.0, 1.0])).round(4)
+    array([0.3989, 0.242 ])
+    """
+    with np.errstate(over="ignore"):  # far out the square is infinite and the density 0
+        y = x * x
+        y *= -0.5
+    np.exp(y, out=y)
+    y *= (2 * np.pi) ** -0.5
+    return y
