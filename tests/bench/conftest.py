@@ -1,10 +1,11 @@
-"""Collect the ratios of a run, print them as a table, and write _build/bench.json."""
+"""Collect the ratios of a run, print them under the machine's description, and write _build/bench.json."""
 
 import json
 from pathlib import Path
 
 import pytest
 import torch
+from machine import describe
 from threadpoolctl import threadpool_limits
 
 RATIOS = pytest.StashKey[list]()
@@ -25,7 +26,7 @@ def one_thread():
 
 @pytest.fixture
 def ratios(request):
-    """The list to which a benchmark adds ``{"name", "ratio", "goal", "sizes"}``."""
+    """The list to which a benchmark adds ``{"name", "ratio", "goal", "repeats", "sizes"}``."""
     return request.config.stash[RATIOS]
 
 
@@ -35,12 +36,16 @@ def pytest_terminal_summary(terminalreporter, config):
         return
     target = Path(config.rootpath) / "_build" / "bench.json"
     target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    machine = describe()
+    target.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     write = terminalreporter.write_line
     terminalreporter.section(f"ratios of time, also in {target.relative_to(config.rootpath)}")
+    for what, text in machine.items():
+        write(f"{what:10} {text}")
     width = max(len(row["name"]) for row in rows)
     for row in rows:
         sizes = ", ".join(f"{key} {value}" for key, value in row["sizes"].items())
         goal = "        " if row["goal"] is None else f"≤ {row['goal']:.2f}  "
+        repeated = f"  repeated {row['repeats']}x" if row["repeats"] else ""
         missed = "" if row["goal"] is None or row["ratio"] <= row["goal"] else "  MISSED"
-        write(f"{row['name']:{width}}  {row['ratio']:5.2f}  {goal}  {sizes}{missed}")
+        write(f"{row['name']:{width}}  {row['ratio']:5.2f}  {goal}  {sizes}{repeated}{missed}")

@@ -2,8 +2,8 @@
 
 `make bench` runs this; `make test` does not, since time is not a property of the code alone. Rounds of the two
 alternate, the shortest of each counts, and time is the processor's, so that what else the machine does falls on
-neither. tests/conftest.py, which
-has every shape checked, is left out of it.
+neither. A row that misses is timed again before it is called missed. tests/conftest.py, which has every shape checked,
+is left out of it.
 """
 
 from functools import partial
@@ -99,11 +99,11 @@ class TestMultiHeadAttention:
         assert self.ratio(benchmark, ratios, n, passes, "torch", "torch_module", goal, title) <= goal
 
     def test_numpy_against_eager(self, benchmark, ratios, n, passes):
-        title, goal = "NumPy multi_head_attention / eager torch", 1.1
+        title, goal = "NumPy multi_head_attention / eager torch", 1.05
         assert self.ratio(benchmark, ratios, n, passes, "numpy", "eager", goal, title) <= goal
 
     def test_numpy_against_the_fused_module(self, benchmark, ratios, n, passes):
-        title, goal = "NumPy multi_head_attention / nn.MultiheadAttention", 1.4
+        title, goal = "NumPy multi_head_attention / nn.MultiheadAttention", 1.35
         assert self.ratio(benchmark, ratios, n, passes, "numpy", "torch_module", goal, title) <= goal
 
     def test_readable_form_beside_it(self, benchmark, ratios, n, passes):
@@ -124,5 +124,5 @@ def test_sentences_of_mixed_length(benchmark, ratios):
     name = "NumPy MiniLM / sentence-transformers"
     embed = partial(theirs.encode, sentences, batch_size=32, show_progress_bar=False)
     compare(ours.embed(sentences), embed(), name="embeddings", atol=1e-5)
-    ours, goal = partial(ours.embed, sentences), 1.3
+    ours, goal = partial(ours.embed, sentences), 1.15
     assert ratio_of_times(benchmark, ratios, name, ours, embed, goal, sizes, rounds=6) <= goal

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).parents[2]
 SLOW = """
 import time
@@ -21,11 +23,23 @@ def test_slow(benchmark, ratios):
 
 def test_fast(benchmark, ratios):
     assert ratio_of_times(benchmark, ratios, "fast", lambda: work(0.01), lambda: work(0.02), 1.5, {"n": 3}, 3) <= 1.5
+
+CALLS = []
+
+def disturbed():
+    CALLS.append(1)
+    work(0.03 if len(CALLS) <= 4 else 0.01)  # the warm-up and the first three rounds
+
+def test_disturbed(benchmark, ratios):
+    assert ratio_of_times(benchmark, ratios, "disturbed", disturbed, lambda: work(0.01), 1.5, {"n": 3}, 3) <= 1.5
+
+def test_no_goal(benchmark, ratios):
+    assert ratio_of_times(benchmark, ratios, "no goal", lambda: work(0.02), lambda: work(0.01), None, {"n": 3}, 3) > 1.5
 """
 
 
 def test_a_slow_version_fails_and_is_reported(tmp_path):
-    for name in ("conftest.py", "timing.py"):
+    for name in ("conftest.py", "timing.py", "machine.py"):
         (tmp_path / name).write_text((ROOT / "tests/bench" / name).read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "test_two.py").write_text(SLOW, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
@@ -33,8 +47,12 @@ def test_a_slow_version_fails_and_is_reported(tmp_path):
     command += ["--benchmark-timer=time.process_time"]
     alone = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}  # no worker of ours
     done = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout
-    rows = {row["name"]: row for row in json.loads((tmp_path / "_build/bench.json").read_text(encoding="utf-8"))}
+    assert done.returncode == 1 and "1 failed, 3 passed" in done.stdout, done.stdout
+    written = json.loads((tmp_path / "_build/bench.json").read_text(encoding="utf-8"))
+    rows = {row["name"]: row for row in written["rows"]}
     assert rows["slow"]["ratio"] > rows["slow"]["goal"] == 1.5 > rows["fast"]["ratio"]
     assert rows["slow"]["sizes"] == {"n": 3}
-    assert "MISSED" in done.stdout
+    assert {name: row["repeats"] for name, row in rows.items()} == {"slow": 2, "fast": 0, "disturbed": 1, "no goal": 0}
+    assert done.stdout.count("MISSED") == 1
+    assert all(f"{what:10} {text}" in done.stdout for what, text in written["machine"].items())
+    assert written["machine"]["NumPy"].startswith(np.__version__) and written["machine"]["processor"]
