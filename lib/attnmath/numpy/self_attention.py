@@ -4,9 +4,12 @@ from jaxtyping import Bool, Float
 
 from attnmath import _require
 from attnmath.numpy.attention import attention
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath.numpy.half import half_in_float32
+from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
 
 
+@differentiable
+@half_in_float32
 def self_attention(
     X: Float[Array, "... n d"],
     Wq: Float[Array, "d k"],

@@ -5,9 +5,12 @@ from jaxtyping import Bool, Float
 
 from attnmath import _require
 from attnmath.numpy.attention import attention_weights
-from attnmath.numpy.types import Array, T, Vjp, sum_to
+from attnmath.numpy.half import half_in_float32
+from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
 
 
+@differentiable
+@half_in_float32
 def shaped_attention(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... n k"],

@@ -4,9 +4,12 @@ from jaxtyping import Bool, Float
 
 from attnmath import _require
 from attnmath.torch.attention import attention
+from attnmath.torch.half import cast_by_autocast, half_in_float32
 from attnmath.torch.types import Array
 
 
+@cast_by_autocast
+@half_in_float32
 def self_attention(
     X: Float[Array, "... n d"],
     Wq: Float[Array, "d k"],

@@ -5,9 +5,12 @@ from jaxtyping import Bool, Float
 
 from attnmath import _require
 from attnmath.torch.attention import attention_weights
+from attnmath.torch.half import cast_by_autocast, half_in_float32
 from attnmath.torch.types import Array
 
 
+@cast_by_autocast
+@half_in_float32
 def shaped_attention(
     Q: Float[Array, "... n k"],
     K: Float[Array, "... n k"],

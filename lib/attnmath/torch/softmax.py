@@ -64,7 +64,9 @@ def logsumexp(S: Float[Array, "... m"]) -> Float[Array, "..."]:
     """
     _require.shapes(S=(S, "... m"))
     _require.nonempty("S", S.shape, -1, S.shape[-1], "score")
-    return torch.logsumexp(S, -1)  # eq:logsumexp
+    empty = torch.isneginf(S).all(-1)
+    # made finite before, so that the slope of an empty row is 0 and not nan
+    return torch.logsumexp(S.masked_fill(empty[..., None], 0), -1).masked_fill(empty, -torch.inf)  # eq:logsumexp
 
 
 @half_in_float32
