@@ -12,6 +12,7 @@ import pytest
 from nbreferee import late
 from nbreferee.gate import Refused
 from nbreferee.late import DeadlinesError, load, submitted_at
+from tests.nbreferee.toycourse import GOOD, by_student, grade, gradebook, mark, submit
 
 ZURICH = ZoneInfo("Europe/Zurich")
 
@@ -273,3 +274,54 @@ def test_a_claim_may_be_set_aside_and_an_empty_folder_is_refused(work):
     (work / "set1.ipynb").unlink()
     with pytest.raises(Refused, match="collect it again"):
         submitted_at(work)
+
+
+# In a whole assignment.
+
+
+def test_a_penalty_is_entered_and_shown(root):
+    class Rules:
+        zone = None
+
+        @staticmethod
+        def penalty(student, assignment, submitted_at, score, max_score):
+            overdue = submitted_at > dt.datetime(2026, 1, 5)
+            return (score * 0.25, "A day late.") if overdue else (0.0, "On time.")
+
+    submit(root, "ada", stamp="2026-01-04 10:00:00 UTC")
+    submit(root, "bob", stamp="2026-01-05 10:00:00 UTC")
+    got = by_student(grade(root, rules=Rules))
+    assert (got["ada"].total, got["ada"].penalty, got["bob"].total, got["bob"].penalty) == (4.0, 0.0, 3.0, 1.0)
+    assert "A day late." in got["bob"].notes
+    with gradebook(root) as book:
+        assert book.find_submission_notebook("toy", "toy", "bob").late_submission_penalty == 1.0
+        assert book.find_submission_notebook("toy", "toy", "ada").late_submission_penalty is None
+    bobs, adas = ((root / f"feedback/{who}/toy/toy.html").read_text() for who in ("bob", "ada"))
+    assert "A day late." in bobs and "Late:" in bobs and "Late:" not in adas and "On time." not in adas
+    assert by_student(grade(root))["bob"].total == 4.0  # without rules, without penalty
+
+
+OVERDUE = {"zone": "UTC", "assignments": {"toy": {"due": dt.date(2020, 1, 1), "percent": 100}}}
+
+
+def test_what_waits_is_no_part_of_the_sum_of_which_a_penalty_is_taken(root):
+    submit(root, "ada", GOOD | {"proof_text": "First."}, stamp="2020-01-05 10:00:00 UTC")
+    grade(root)
+    mark(root, "ada", "proof_text", 1.5)
+    row = grade(root, rules=late.parse(OVERDUE))[0]
+    assert (row.total, row.penalty) == (0.0, 5.5)
+    submit(root, "ada", GOOD | {"proof_text": "Second."}, stamp="2020-01-05 10:00:00 UTC")
+    row = grade(root, rules=late.parse(OVERDUE))[0]
+    assert (row.total, row.penalty, row.to_mark) == (0.0, 4.0, 2.0)
+
+
+def test_who_is_late_by_the_time_of_a_file_is_told_so(root):
+    submit(root, "ada", stamp="2020-01-05 10:00:00 UTC")
+    submit(root, "bob")
+    submit(root, "eve", {}, stamp="soon")
+    submit(root, "mia", stamp="soon")
+    got = by_student(grade(root, rules=late.parse(OVERDUE)))
+    assert {who: row.by_file for who, row in got.items()} == {"ada": False, "bob": True, "eve": False, "mia": True}
+    assert "The time of the newest file, for there is no timestamp.txt." in got["bob"].notes
+    assert sum("which is no time" in note for note in got["mia"].notes) == 1
+    assert not any("newest file" in note for note in got["ada"].notes)

@@ -1,0 +1,108 @@
+"""The command line: what it says, and that odd calls are one line."""
+
+import shutil
+from functools import partial
+
+import pytest
+
+from nbreferee import batch, cli
+from nbreferee.batch import BatchError, CourseFolder
+from nbreferee.pool import Local
+from tests.nbreferee.fake_zygote import FakeZygote
+from tests.nbreferee.toycourse import gradebook, submit
+
+pytestmark = pytest.mark.usefixtures("one_environment")
+
+
+@pytest.fixture
+def command(root, monkeypatch, capsys):
+    """nbreferee itself, with a pool that needs no walls: (exit code, stdout, lines of stderr)."""
+    monkeypatch.setattr(cli, "_pool", lambda course, options: Local(partial(FakeZygote, None), 2, grace_s=1.0))
+
+    def run(*arguments):
+        try:
+            code = cli.main([*arguments, "--course", str(root)])
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return code, out, err.splitlines()
+
+    return run
+
+
+def test_a_run_ends_with_who_is_late_by_the_time_of_a_file(root, command):
+    submit(root, "ada", stamp="2020-01-05 10:00:00 UTC")
+    submit(root, "bob")
+    (root / "deadlines.toml").write_text('zone = "UTC"\n[default]\npercent = 10\n[assignments.toy]\ndue = 2020-01-01\n')
+    code, out, _ = command("grade")
+    assert code == 0 and "1 of 2 late submissions are judged by the time of their file; if copying" in out
+    submit(root, "bob", stamp="2020-01-05 10:00:00 UTC")
+    assert "time of their file" not in command("grade")[1]
+
+
+def test_a_run_ends_with_who_has_a_mark_and_no_submission(root, command):
+    submit(root, "ada")
+    submit(root, "bob")
+    assert "Marked earlier" not in command("grade")[1]
+    shutil.rmtree(root / "submitted/bob")
+    code, out, _ = command("grade")
+    assert code == 0 and "no longer in " in out and "submitted/: bob; the gradebook keeps these marks." in out
+
+
+def test_one_set_that_cannot_be_graded_does_not_stop_the_next(root, command, monkeypatch):
+    (root / "source/aset").mkdir()
+    (root / "source/aset/aset.ipynb").write_text("{}")
+    whole = cli.grade_assignment
+
+    def grade_assignment(course, name, **more):
+        if name == "aset":
+            raise BatchError("aset: cells were added")
+        return whole(course, name, **more)
+
+    monkeypatch.setattr(cli, "grade_assignment", grade_assignment)
+    submit(root, "ada")
+    code, out, err = command("grade")
+    assert code == 2 and "toy: 1 submissions: 1 graded" in out and err[-1] == "nbreferee: aset: cells were added"
+    log = {"log": "there are submissions associated with it"}
+    assert batch._why(log, "set2").endswith("nbgrader db assignment remove set2 --force")
+
+
+def test_an_extension_for_somebody_who_has_not_handed_in_yet_is_no_slip(root, command):
+    submit(root, "bea")
+    with gradebook(root) as book:
+        book.add_student("ben")
+    text = 'zone = "UTC"\n[assignments.toy]\ndue = 2127-03-12\nexcused = ["ben", "beaa"]\n'
+    (root / "deadlines.toml").write_text(text)
+    said = command("grade")[2]
+    assert [line for line in said if "there is no student" in line] == [
+        "deadlines.toml: assignments.toy.excused: there is no student beaa; did you mean 'bea'?"
+    ]
+
+
+def test_odd_calls_are_one_line(root, command):
+    submit(root, "ada")
+    for share in ("0", "50", "nan", "half"):
+        code, _, err = command("similar", "toy", "--share", share)
+        assert code == 2 and err[-1].endswith(f"{share!r} is no share above 0 and at most 1")
+    (root / "reports").write_text("in the way")
+    for words in (("grade",), ("similar", "toy")):
+        code, _, err = command(*words)
+        assert code == 2 and "reports cannot be written (File exists); move away what" in err[-1] and len(err) == 1
+    (root / "source/toy/toy.ipynb").write_text('{"cells": [')
+    for words in (("check", "toy"), ("similar", "toy")):
+        code, _, err = command(*words)
+        assert code == 2 and err[-1].startswith("nbreferee: toy.ipynb cannot be read") and len(err) == 1
+
+
+def test_a_gradebook_named_without_a_folder_lies_in_the_course(tmp_path, monkeypatch):
+    (tmp_path / "course").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for said, wanted in (
+        ("sqlite:///gradebook.db", f"sqlite:///{tmp_path}/course/gradebook.db"),
+        ("sqlite:///marks/all.db", f"sqlite:///{tmp_path}/course/marks/all.db"),
+        ("sqlite:////srv/all.db", "sqlite:////srv/all.db"),
+        ("postgresql+psycopg2://grader@db/course", "postgresql+psycopg2://grader@db/course"),
+    ):
+        (tmp_path / "course/nbgrader_config.py").write_text(f"c = get_config()\nc.CourseDirectory.db_url = {said!r}\n")
+        assert CourseFolder.load("course").gradebook == wanted
+    assert CourseFolder.load("course", db_url="sqlite:///here.db").gradebook == "sqlite:///here.db"
