@@ -1,6 +1,7 @@
 """Figures that read on light and dark pages and for colour-blind readers, and the library's source as a cell output."""
 
 import inspect
+import re
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -84,7 +85,7 @@ def attention_map(P, rows, cols, ax=None, *, numbers: bool = False):
 
 
 def show_source(f):
-    """The source of a library function without its docstring, highlighted, as a cell's output.
+    """The source of a library function without its decorators and its docstring, highlighted, as a cell's output.
 
     Parameters
     ----------
@@ -100,4 +101,5 @@ def show_source(f):
         opening = source.rindex("\n", 0, opening) + 1
         closing = source.index("\n", source.index('"""', start + len(doc))) + 1
         source = source[:opening] + source[closing:]
+    source = source[re.search(r"^(def|class) ", source, re.MULTILINE).start() :]
     return Code(source, language="python")

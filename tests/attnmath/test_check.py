@@ -184,3 +184,10 @@ def test_attention_map_refuses_labels_that_do_not_fit():
     viz.style()
     with pytest.raises(ValueError, match=r"P has shape \(2, 3\); expected \(3, 3\)"):
         viz.attention_map(A / 10, "abc", "abc")
+
+
+@pytest.mark.parametrize("f", [an.softmax, an.multi_head_attention, count.bytes_held])
+def test_source_is_shown_from_its_first_line_without_the_docstring(f):
+    shown = viz.show_source(f).data
+    assert shown.startswith(f"def {f.__name__}("), "decorators are not the mathematics"
+    assert '"""' not in shown and "    return " in shown
