@@ -15,6 +15,7 @@ import pytest
 
 import tests.attnmath
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "lib" / "attnmath"
 

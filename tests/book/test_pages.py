@@ -10,6 +10,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import tools
+
+pytestmark = pytest.mark.book
 from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).parents[2]

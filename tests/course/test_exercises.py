@@ -220,6 +220,7 @@ def test_a_split_test_may_not_look_inside(line):
     assert len(problems) == 1 and "heads_test-hidden" in problems[0] and "in one process only" in problems[0]
 
 
+@pytest.mark.slow
 def test_the_battery_is_large_enough(source, battery):
     for exercise in points_of_tests(source):
         assert len(battery.WRONG[exercise]) >= 6, exercise
@@ -229,6 +230,7 @@ def test_the_battery_is_large_enough(source, battery):
         assert len(set(descriptions)) == len(descriptions) and len(set(codes)) == len(codes), exercise
 
 
+@pytest.mark.slow
 def test_every_wrong_answer_loses_points_and_is_told_why(name, source, battery):
     table = catch(name)
     full = {exercise: sum(cells.values()) for exercise, cells in points_of_tests(source).items()}
@@ -251,6 +253,7 @@ def test_every_wrong_answer_loses_points_and_is_told_why(name, source, battery):
         assert len(shown) >= 5, f"{exercise}: the shown tests name {shown} only"
 
 
+@pytest.mark.slow
 def test_another_right_answer_earns_all(name, source, battery):
     """The tests judge what an answer does, not how it is written."""
     earned = grade(name, {"another": battery.RIGHT})["another"]

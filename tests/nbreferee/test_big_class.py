@@ -4,6 +4,7 @@ import pytest
 
 import grade_big_class
 from nbreferee.sandbox import abilities
+pytestmark = pytest.mark.slow
 
 
 def test_a_run_that_is_killed_again_and_again_comes_to_the_right_marks(tmp_path):

@@ -22,6 +22,7 @@ from nbreferee.notebook import Answers  # noqa: E402
 from nbreferee.pool import GraderFailed, PoolError  # noqa: E402
 from nbreferee.sandbox import abilities  # noqa: E402
 from nbreferee.zygote import Zygote  # noqa: E402
+pytestmark = pytest.mark.slow
 
 WORKERS = 3
 # A student who looks for the worker: what it has imported, what it was started with, who its relatives are.

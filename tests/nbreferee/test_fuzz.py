@@ -11,6 +11,7 @@ import pytest
 
 from nbreferee.codec import encode
 
+pytestmark = pytest.mark.slow
 FUZZ = Path(__file__).with_name("fuzz.py")
 SECONDS = 15
 

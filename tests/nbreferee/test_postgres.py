@@ -10,6 +10,7 @@ import local_postgres
 from grading_class import differences, marks, small_set, write
 from nbreferee.batch import CourseFolder, grade_assignment
 from nbreferee.gradebook import Entry, GradebookError, Writer
+pytestmark = pytest.mark.slow
 from nbreferee.sandbox import abilities
 
 STUDENTS = 12
