@@ -55,6 +55,7 @@ def _autocast_mixes(array, *dtypes):
     return (
         torch is not None
         and isinstance(array, torch.Tensor)
+        and torch.amp.is_autocast_available(array.device.type)  # the meta device, for one, knows none
         and torch.is_autocast_enabled(array.device.type)
         and all(dtype in (torch.float32, torch.bfloat16, torch.float16) for dtype in dtypes)
     )

@@ -121,10 +121,11 @@ def rms_norm(
 def _in_range(X, eps):
     """Rows X / s whose squares can be summed, s, and epsilon / s^2: a norm of them is the norm of X.
 
-    s is 1 for every row but those with numbers beyond about 1e16 in float32.
+    s is 1 for every row but those with numbers beyond about 4e9 in float32.
     """
-    limit = math.sqrt(np.finfo(X.dtype).max) / (2 * X.shape[-1])
+    limit = math.sqrt(math.sqrt(np.finfo(X.dtype).max))
     if not X.size or (X.max() <= limit and X.min() >= -limit):
         return X, 1, eps
-    s = np.maximum(np.abs(X).max(-1, keepdims=True) / limit, 1)
+    s = np.abs(X).max(-1, keepdims=True)
+    s = np.where(s > limit, s, 1).astype(X.dtype)
     return X / s, s, np.maximum(eps / s / s, np.finfo(X.dtype).tiny)

@@ -72,7 +72,9 @@ def cross_entropy(
     if smoothing:
         token = (1 - smoothing) * token - smoothing * _mean(logP, weights)  # eq:smoothed-loss
     token = torch.where(counts, token, 0)
-    dtype = wide if torch.is_autocast_enabled(Z.device.type) else Z.dtype
+    device = Z.device.type
+    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    dtype = wide if autocast else Z.dtype
     if reduction == "none":
         return token.to(dtype)
     if reduction == "sum":
