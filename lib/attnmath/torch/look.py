@@ -28,7 +28,7 @@ def can_look(*tensors) -> bool:
     """
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return False
-    if any(torch._C._get_dispatch_mode(mode) is not None for mode in _RECORDERS):
+    if torch._C._len_torch_dispatch_stack() and any(torch._C._get_dispatch_mode(mode) for mode in _RECORDERS):
         return False
     return all(_has_a_value(X) for X in tensors if isinstance(X, torch.Tensor))
 
