@@ -19,6 +19,7 @@ VARIABLE = "ATTNMATH_MINILM"
 REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 HEADS = 12
 FILES = ("model.safetensors", "tokenizer.json", "config.json")
+ROWS = 384  # tokens that `MiniLM.embed` computes at a time, so that a layer's hidden arrays stay in a core's cache
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class MiniLM:
         Parameters
         ----------
         sentences : at least one string.
-        batch : sentences at a time.
+        batch : at most so many sentences at a time; fewer if they have more than 384 tokens, which compute no faster
+            together and need more padding.
         max_tokens : as in `encode`; a longer sentence is cut.
         progress : show a progress bar.
 
@@ -112,7 +114,7 @@ class MiniLM:
         ids, mask = self.encode(sentences, max_tokens=max_tokens)
         lengths = mask.sum(-1)
         order = np.argsort(-lengths, kind="stable")
-        parts = [order[i : i + batch] for i in range(0, len(order), batch)]
+        parts = _batches(order, lengths, batch)
         if progress:
             from tqdm.auto import tqdm
 
@@ -126,6 +128,18 @@ class MiniLM:
     def tokens(self, ids) -> list[str]:
         """The tokens of one row of ids, ``##`` marking the continuation of a word."""
         return [self.tokenizer.id_to_token(int(i)) for i in ids]
+
+
+def _batches(order, lengths, most):
+    """Cut the order, longest sentence first, into batches of at most ``ROWS`` tokens, padding included."""
+    batches = []
+    while len(order):
+        count = max(
+            1, min(most, ROWS // int(lengths[order[0]]))
+        )  # the first is the longest: the others are padded to it
+        batches.append(order[:count])
+        order = order[count:]
+    return batches
 
 
 def locate(path: str | os.PathLike | None = None) -> Path:

@@ -1,5 +1,6 @@
 """The real model: found, verified, equal to sentence-transformers in both worlds, and with the right gradient."""
 
+import importlib
 import json
 import os
 import shutil
@@ -492,3 +493,22 @@ def test_a_mask_of_numbers_is_refused(model, without_shape_checks):
     ids, mask = model.encode(["Yes", "Attention, please!"])
     with pytest.raises(ValueError, match=r"mask has shape .* dtype int64; expected booleans"):
         an.bert(ids, model.params, model.heads, mask.astype(np.int64))
+
+
+def test_embed_computes_few_tokens_at_a_time_and_changes_nothing(model, monkeypatch):
+    sentences = [*SENTENCES, " ".join(SENTENCES) * 8] * 4
+    seen = []
+    bert = importlib.import_module("attnmath.numpy.bert")  # the module; the package's `bert` is the function
+    original = bert.sentence_embedding
+
+    def spy(ids, *args):
+        seen.append(ids.shape)
+        return original(ids, *args)
+
+    monkeypatch.setattr(bert, "sentence_embedding", spy)
+    Y = model.embed(sentences, batch=7)
+    assert sum(count for count, _ in seen) == len(sentences) and (4, 256) not in seen
+    assert all(count == 1 or count * n <= minilm.ROWS for count, n in seen), "few tokens"
+    assert max(count for count, _ in seen) == 7, "and few sentences"
+    for i in (0, 5, len(SENTENCES)):
+        check.compare(Y[i], model.embed(sentences[i : i + 1])[0], name="alone", atol=1e-6, rtol=0.0)
