@@ -7,11 +7,12 @@ from jaxtyping import Float
 from attnmath import _require
 from attnmath.numpy.activations import gelu, silu
 from attnmath.numpy.linear import affine
-from attnmath.numpy.types import Array, Vjp
+from attnmath.numpy.types import Array, Vjp, differentiable
 from attnmath.shapes import declares, feed_forward_shapes, gated_feed_forward_shapes
 
 
 @declares(feed_forward_shapes)
+@differentiable
 def feed_forward(
     X: Float[Array, "... n d"], params: dict, activation: Callable = gelu
 ) -> tuple[Float[Array, "... n e"], Vjp]:
@@ -60,6 +61,7 @@ def feed_forward(
 
 
 @declares(gated_feed_forward_shapes)
+@differentiable
 def gated_feed_forward(
     X: Float[Array, "... n d"], params: dict, activation: Callable = silu
 ) -> tuple[Float[Array, "... n e"], Vjp]:
