@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from fingerprint import ROOT, inputs, looks, outputs
 from times import Times
@@ -39,7 +38,7 @@ def write_pages() -> bool:
     """Run Jupyter Book; tell its warnings and return False if there are any."""
     forget_looks()
     log = BUILD / "book.log"
-    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", ".", "-n", "-W", "--keep-going"]
+    command = [sys.executable, "scripts/lean.py", "build", ".", "-n", "-W", "--keep-going"]
     with log.open("w") as file:
         code = subprocess.run(
             command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL

@@ -12,6 +12,10 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+import lean  # noqa: F401  (first, for it makes the next ones lighter)
+
+# isort: split
+
 import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
@@ -23,9 +27,7 @@ from nbval.kernel import CURRENT_ENV_KERNEL_NAME, NbvalKernelspecManager
 from cores import share_cores
 from fingerprint import ROOT, fingerprint
 
-CELL_TIMEOUT = (
-    300  # seconds; a whole notebook should stay below 20, but on a busy machine a training cell needs minutes
-)
+CELL_TIMEOUT = 300  # seconds; a notebook should stay below 20 in all, but on a busy machine one cell may need minutes
 
 
 class NotExecuted(LookupError):

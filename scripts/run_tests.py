@@ -82,7 +82,7 @@ def main() -> int:
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
     share_cores(options.jobs)
-    workers = ["-n", str(options.jobs), "--dist", "worksteal", "--ignore=tests/bench"]
+    workers = ["-n", str(options.jobs), "--dist", "worksteal", "--ignore=tests/bench", "-p", "no:nbval"]
     runs = quick(workers) if options.quick else whole(workers, options.jobs)
     print("\n== where the time went")
     for run in runs:

@@ -1,0 +1,15 @@
+"""Leave out an import of more than a second that nothing here uses; as a script, be `jupyter-book` without it.
+
+Reading a notebook imports jsonschema, which builds thirty-eight parsers for international addresses as soon as the
+package rfc3987_syntax is there. It takes that package to be optional, and no schema of a notebook or of a book's
+configuration asks for such an address.
+"""
+
+import sys
+
+sys.modules.setdefault("rfc3987_syntax", None)
+
+if __name__ == "__main__":
+    from jupyter_book.cli.main import main
+
+    main()
