@@ -1591,6 +1591,27 @@ def windowed_call(mask=True, biased=False):
     return call
 
 
+NORMED = GROUPED | {name: {"gain": (K,)} for name in ("query_norm", "key_norm")}
+
+
+def normed_heads(function):
+    """Six query heads, two of keys, with a norm of queries and keys, as in Qwen 3."""
+    return lambda world, *inputs: getattr(world, function)(*inputs, 6, norm=partial(world.rms_norm, eps=0.1))
+
+
+def normed_reference(Q, K_, V_, params):
+    def project(name, X, count):
+        Y = X @ params[name]["weight"] + params[name]["bias"]
+        return Y.unflatten(-1, (count, -1)).transpose(-2, -3)
+
+    q, k = (
+        F.rms_norm(project(name, X, count), (K,), params[f"{name}_norm"]["gain"], 0.1)
+        for name, X, count in (("query", Q, 6), ("key", K_, 2))
+    )
+    H = F.scaled_dot_product_attention(q, k, project("value", V_, 2), enable_gqa=True)
+    return H.transpose(-2, -3).flatten(-2) @ params["output"]["weight"] + params["output"]["bias"]
+
+
 def recorded(world, Q, K, V):
     return world.recording(world.attention_fused, {})(Q, K, V, mask=const(world, MASK))
 
@@ -1624,6 +1645,20 @@ CORES = [
         draw((B, N, K), (B, M, K), (B, M, V), (N, M)),
         windowed_call(MASK, True),
         lambda *a: biased_reference(*a, BAND),
+    ),
+    Case(
+        "multi_head_attention",
+        "normed-heads",
+        tree((B, N, D), (B, M, A), (B, M, V), NORMED),
+        normed_heads("multi_head_attention"),
+        normed_reference,
+    ),
+    Case(
+        "multi_head_sum",
+        "normed-heads",
+        tree((B, N, D), (B, M, A), (B, M, V), NORMED),
+        normed_heads("multi_head_sum"),
+        normed_reference,
     ),
     Case(
         "block",
