@@ -33,7 +33,7 @@ check: $(READY)  ## the short check: ruff, and the fast tests that need no built
 	@$(PY) scripts/run_tests.py --quick --jobs $(JOBS)
 
 lab: $(READY)  ## JupyterLab with nbgrader's extensions, on the exercises
-	@cd exercises && ../.venv/bin/jupyter lab
+	@cd exercises && ../.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root)
 
 serve: book  ## the built book on http://127.0.0.1:8000 (PORT=…)
 	@echo "The book is at http://127.0.0.1:$(PORT)/ (Ctrl-C stops)"

@@ -6,7 +6,9 @@ progress: one that was interrupted leaves the mark behind, and the next run then
 """
 
 # ruff: noqa: UP031 (no f-strings: an old Python must get as far as its message)
+import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,12 @@ VENV = os.path.join(ROOT, ".venv")
 MARK = os.path.join(VENV, ".installing")
 READY = os.path.join(VENV, ".ready")
 LOG = os.path.join(ROOT, "_build", "setup.log")
+
+# With this PyTorch: GB to download and GB that .venv then takes, summed over the wheels of requirements.txt for Linux on
+# x86_64 and Python 3.11. PyTorch's build for the CPU makes it small, the one for accelerators, Linux's default, large.
+TORCH = "2.13.0"
+SMALL = (0.7, 2.5)
+LARGE = (3.2, 6.5)
 
 
 def stop(line):
@@ -73,6 +81,37 @@ def run(what, command, log):
         )
 
 
+def sizes(python):
+    """SMALL or LARGE, by the build of PyTorch that pip would take; None if that cannot be told."""
+    if not sys.platform.startswith("linux"):
+        return SMALL
+    ask = [python, "-m", "pip", "index", "versions", "torch", "--disable-pip-version-check", "--no-input"]
+    try:
+        with open(os.devnull, "w") as null:
+            told = subprocess.check_output([*ask, "--retries", "0", "--timeout", "10"], stderr=null, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    builds = re.findall(r"(?<=[ ,])%s(?:\+\w+)?(?=,|$)" % re.escape(TORCH), told.decode(), re.M)  # the one taken first
+    return (SMALL if builds[0].endswith("+cpu") else LARGE) if builds else None
+
+
+def announce(python):
+    """Say what the installation takes before it begins."""
+    if glob.glob(os.path.join(VENV, "lib", "python*", "site-packages", "torch-%s*" % TORCH)):
+        return  # what is large is there already
+    found = sizes(python)
+    text = "%g GB to download, %g GB of disk; a minute or two once it is here"
+    if found == LARGE:
+        print(text % LARGE)
+        cure = "This is PyTorch's build for accelerators. With the one for the CPU it is %g GB and %g GB: "
+        print(cure % SMALL + 'Ctrl-C, then see "The small PyTorch" in README.md')
+    elif found == SMALL:
+        print(text % SMALL)
+    else:
+        print(text % SMALL + "; with PyTorch's build for accelerators %g GB and %g GB (see README.md)" % LARGE)
+    sys.stdout.flush()
+
+
 def main():
     check_python()
     os.makedirs(os.path.dirname(LOG), exist_ok=True)
@@ -82,12 +121,13 @@ def main():
         shutil.rmtree(VENV)
     if os.path.exists(READY):
         os.remove(READY)
-    print("Setting up .venv from requirements.txt (a minute or two, about 2 GB; log: _build/setup.log)", flush=True)
+    print("Setting up .venv from requirements.txt (log: _build/setup.log)", flush=True)
     os.makedirs(VENV, exist_ok=True)
     touch(MARK)
     with open(LOG, "w") as log:
         if not os.path.exists(python):
             run("Making .venv", [sys.executable, "-m", "venv", VENV], log)
+        announce(python)
         pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
         run("Installing requirements.txt", [*pip, "-r", "requirements.txt"], log)
     os.remove(MARK)

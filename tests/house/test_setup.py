@@ -79,3 +79,67 @@ def test_an_interrupted_set_up_starts_anew(setup_env, monkeypatch, tmp_path):
     setup_env.main()
     assert not (tmp_path / ".venv/half-installed").exists()
     assert (tmp_path / ".venv/.ready").exists() and not (tmp_path / ".venv/.installing").exists()
+
+
+def test_the_sizes_are_those_of_the_locked_pytorch_and_the_readme_says_the_same(setup_env):
+    """They are measured for one version: with another, sum the wheels anew."""
+    root = SCRIPT.parents[1]
+    assert f"torch=={setup_env.TORCH}" in (root / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    text = (root / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| for ")]
+    for row, sizes in zip(rows, (setup_env.SMALL, setup_env.LARGE), strict=True):
+        assert row.endswith("| {:g} GB | {:g} GB |".format(*sizes))
+    assert "**The small PyTorch.**" in text and setup_env.SMALL < (2, 0) < setup_env.LARGE
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("2.14.0, 2.13.0+cpu, 2.13.0, 2.12.1", ["0.7 GB to download"]),
+        ("2.14.0+cpu, 2.13.0, 2.12.1+cpu", ["3.2 GB to download", "it is 0.7 GB", '"The small PyTorch" in README.md']),
+        ("2.14.0, 2.13.0", ["3.2 GB to download", "it is 0.7 GB"]),
+        ("2.14.0, 2.12.1", ["0.7 GB to download", "accelerators 3.2 GB"]),
+        (None, ["0.7 GB to download", "accelerators 3.2 GB"]),
+    ],
+)
+def test_what_is_large_is_told_before_it_is_downloaded(setup_env, monkeypatch, capsys, told, words):
+    said = []
+
+    def call(command, **options):
+        if "install" in command:
+            said.append(capsys.readouterr().out)
+        return 0
+
+    def ask(command, **options):
+        assert options["timeout"] <= 30
+        if told is None:
+            raise setup_env.subprocess.TimeoutExpired(command, 30)
+        return f"torch (2.14.0)\nAvailable versions: {told}\n".encode()
+
+    monkeypatch.setattr(setup_env.sys, "platform", "linux")
+    monkeypatch.setattr(setup_env.subprocess, "call", call)
+    monkeypatch.setattr(setup_env.subprocess, "check_output", ask)
+    setup_env.main()
+    (before,) = said
+    assert all(word in before for word in words), before
+    assert ("accelerators" in before) == (len(words) > 1)
+
+
+def test_nothing_is_said_about_sizes_when_pytorch_is_there(setup_env, monkeypatch, capsys, tmp_path):
+    (tmp_path / f".venv/lib/python3.11/site-packages/torch-{setup_env.TORCH}+cpu.dist-info").mkdir(parents=True)
+    monkeypatch.setattr(setup_env, "runs", lambda name: True)
+    monkeypatch.setattr(setup_env.subprocess, "call", lambda *args, **options: 0)
+    setup_env.main()
+    assert "GB" not in capsys.readouterr().out
+
+
+def test_whoever_has_the_tools_installs_and_requires_them():
+    """The continuous integration: with sudo where it is not root, and without a skip for want of a tool."""
+    root = SCRIPT.parents[1]
+    run = (root / ".ci/run").read_text(encoding="utf-8")
+    assert "export REQUIRE=walls,browser,postgres\n" in run and "sudo -n" in run
+    for name in ("book", "tests"):
+        text = (root / f".github/workflows/{name}.yml").read_text(encoding="utf-8")
+        assert "REQUIRE: walls,browser,postgres " in text and "- run: .ci/run" in text
+        assert "sudo apt-get install -y -qq bubblewrap postgresql" in text and "chromium" in text
+    assert '"3.11", "3.12", "3.13"' in text

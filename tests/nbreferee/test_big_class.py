@@ -3,13 +3,12 @@
 import pytest
 
 import grade_big_class
-from nbreferee.sandbox import abilities
+
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.needs("walls")
 def test_a_run_that_is_killed_again_and_again_comes_to_the_right_marks(tmp_path):
-    if not abilities():
-        pytest.skip(f"this machine cannot hold strangers' code: {abilities().lacks}")
     report = grade_big_class.run(tmp_path / "course", students=40, sets=2, kills=3, seed=3, say=lambda text: None)
     assert report["faults"] == []
     assert report["stored"] >= 80 - 3

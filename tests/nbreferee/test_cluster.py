@@ -20,10 +20,9 @@ from nbreferee.cluster import Cluster  # noqa: E402
 from nbreferee.job import plan  # noqa: E402
 from nbreferee.notebook import Answers  # noqa: E402
 from nbreferee.pool import GraderFailed, PoolError  # noqa: E402
-from nbreferee.sandbox import abilities  # noqa: E402
 from nbreferee.zygote import Zygote  # noqa: E402
-pytestmark = pytest.mark.slow
 
+pytestmark = pytest.mark.slow
 WORKERS = 3
 # A student who looks for the worker: what it has imported, what it was started with, who its relatives are.
 SPY = """import os, sys
@@ -107,8 +106,6 @@ class Machines:
 def machines(tmp_path_factory):
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl command to make certificates with")
-    if not abilities():
-        pytest.skip(f"this machine cannot hold strangers' code: {abilities().lacks}")
     made = Machines(tmp_path_factory.mktemp("cluster"))
     yield made
     made.close()
@@ -130,6 +127,7 @@ def family(process):
     return [process, *process.children(recursive=True)]
 
 
+@pytest.mark.needs("walls")
 def test_every_mark_is_right_though_a_worker_is_killed(machines):
     with Cluster(machines.address, Zygote, **files(machines.keys, "instructor")) as pool:
         pool._client.wait_for_workers(WORKERS, timeout=30)
@@ -153,6 +151,7 @@ def test_every_mark_is_right_though_a_worker_is_killed(machines):
         assert not alive, "the dead worker's processes live on"
 
 
+@pytest.mark.needs("walls")
 def test_no_code_of_a_student_runs_in_a_worker(machines):
     assignment = small_set(0)
     answers = {"line_answer": SPY, "top_answer": assignment.submission(1).answers["top_answer"]}
@@ -162,6 +161,7 @@ def test_no_code_of_a_student_runs_in_a_worker(machines):
     assert [test.state for test in result.tests if test.name.startswith("line")] == ["passed", "passed"], result
 
 
+@pytest.mark.needs("walls")
 def test_what_is_no_answer_is_refused(machines, monkeypatch):
     def impostor(*arguments):
         return b"NBR?" * 5
@@ -178,6 +178,7 @@ def test_what_is_no_answer_is_refused(machines, monkeypatch):
             pool.run(job).result(30)
 
 
+@pytest.mark.needs("walls")
 def test_nobody_gets_in_without_a_certificate_of_the_authority(machines, tmp_path):
     from distributed import Client
 
@@ -191,6 +192,7 @@ def test_nobody_gets_in_without_a_certificate_of_the_authority(machines, tmp_pat
         Cluster(machines.address, Zygote, **files(strangers, "instructor"), start_s=2)
 
 
+@pytest.mark.needs("walls")
 def test_other_versions_are_named(machines, monkeypatch):
     here = cluster._versions(())
     monkeypatch.setattr(cluster, "_expect", lambda packages: here | {"Python": "2.7"})
@@ -205,6 +207,7 @@ def test_a_file_that_is_missing_is_named(tmp_path):
         Cluster("tls://127.0.0.1:1", Zygote, **made)
 
 
+@pytest.mark.needs("walls")
 def test_a_scheduler_that_does_not_answer_is_named(machines):
     with pytest.raises(PoolError, match="start one with: dask scheduler") as caught:
         Cluster("tls://127.0.0.1:9", Zygote, **files(machines.keys, "instructor"), start_s=1)

@@ -12,6 +12,7 @@ from nbreferee.pool import GraderFailed, Local
 from nbreferee.sandbox import Policy, abilities
 from nbreferee.zygote import Zygote
 
+pytestmark = pytest.mark.uses("walls")
 LIMITS = RunLimits(cell_s=2, total_s=30, output=500, restarts=4)
 
 

@@ -12,10 +12,6 @@ from tests.nbreferee.hostile.submissions import CLASSES, corpus
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    from nbreferee.sandbox import abilities
-
-    if lacks := abilities().lacks:
-        pytest.skip(f"this machine cannot wall students in: {lacks}")
     names = tuple(filter(None, os.environ.get("HOSTILE", "").split(",")))
     root = tmp_path_factory.mktemp("hostile") / "course"
     root.mkdir()
@@ -50,35 +46,51 @@ def test_the_released_notebook_holds_no_canary():
     )
 
 
+@pytest.mark.slow
+@pytest.mark.needs("walls")
 def test_every_mark_is_just(graded):
     assert told(ours.faults_of_marks(graded)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.needs("walls")
 def test_every_submission_ends_in_its_state(graded):
     assert told(ours.faults_of_states(graded)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.needs("walls")
 def test_nobody_reads_what_is_not_his(graded):
     assert told(ours.faults_of_secrets(graded)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.needs("walls")
 def test_no_page_obeys_a_student(graded):
     assert told(ours.faults_of_pages(graded)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.needs("walls")
 def test_what_is_printed_is_cut(graded):
     assert told(ours.faults_of_sizes(graded)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.needs("walls")
 def test_nothing_is_left_behind(graded):
     assert told([f"process {line}" for line in graded.left] + [f"connection {line}" for line in graded.hits]) == []
     assert told(ours.faults_of_files(graded)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.needs("walls")
 def test_the_gradebook_is_intact(graded):
     assert told(ours.faults_of_the_gradebook(graded)) == []
 
 
+@pytest.mark.slow
+@pytest.mark.needs("walls")
 def test_the_table_is_written(graded):
     made = {one.name: ours.outcome(graded, one) for one in graded.chosen}
     assert any(row["points"] == sum(FULL.values()) for row in made.values())

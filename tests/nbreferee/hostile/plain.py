@@ -22,6 +22,8 @@ from pathlib import Path
 import nbformat
 import psutil
 
+from nbreferee.sandbox import bubblewrap
+
 from .assignment import CANARIES, FULL, NAME, bystander, source
 
 UID = 47011
@@ -32,18 +34,18 @@ HERE = Path(__file__).resolve().parent
 
 def lacks():
     """Why this machine cannot run plain nbgrader in a throwaway environment, or nothing."""
-    if not shutil.which("bwrap"):
+    if not bubblewrap():
         return "bubblewrap is not installed"
     if os.getuid() == 0 and not shutil.which("setpriv"):
         return "setpriv is not installed"
-    done = subprocess.run(["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"], capture_output=True)
+    done = subprocess.run([bubblewrap(), "--unshare-all", "--ro-bind", "/", "/", "true"], capture_output=True)
     return "" if done.returncode == 0 else "bubblewrap cannot make namespaces"
 
 
 def _wall(course, result, student, feedback=False):
     """The command that runs what follows it inside the wall."""
     hidden = {"tmp", "home", "root", "run", "mnt", "srv", "course", "result", "proc", "dev", "sys"}
-    command = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    command = [bubblewrap(), "--die-with-parent", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     for top in sorted(Path("/").iterdir()):
         if top.is_symlink():
             command += ["--symlink", str(top.readlink()), str(top)]
