@@ -42,6 +42,7 @@ def feed_forward(
 
     Examples
     --------
+    >>> import numpy as np
     >>> one = {"weight": np.ones((1, 1)), "bias": np.zeros(1)}
     >>> Y, vjp = feed_forward(np.array([[1.0]]), {"up": one, "down": one})
     >>> Y.round(4)
@@ -91,6 +92,7 @@ def gated_feed_forward(
 
     Examples
     --------
+    >>> import numpy as np
     >>> one = {"weight": np.ones((1, 1))}
     >>> Y, vjp = gated_feed_forward(np.array([[2.0]]), {"gate": one, "up": one, "down": one})
     >>> Y.round(4)

@@ -21,6 +21,7 @@ def feed_forward(X: Float[Array, "... n d"], params: dict, activation: Callable 
 
     Examples
     --------
+    >>> import torch
     >>> one = {"weight": torch.ones(1, 1), "bias": torch.zeros(1)}
     >>> feed_forward(torch.tensor([[1.0]]), {"up": one, "down": one})
     tensor([[0.8413]])
@@ -42,6 +43,7 @@ def gated_feed_forward(
 
     Examples
     --------
+    >>> import torch
     >>> one = {"weight": torch.ones(1, 1)}
     >>> gated_feed_forward(torch.tensor([[2.0]]), {"gate": one, "up": one, "down": one})
     tensor([[3.5232]])

@@ -16,6 +16,7 @@ def linear(X: Float[Array, "... n i"], W: Float[Array, "i o"], b: Float[Array, "
 
     Examples
     --------
+    >>> import torch
     >>> linear(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0], [10.0]]), torch.tensor([0.5]))
     tensor([[21.5000]])
     """
@@ -32,6 +33,7 @@ def affine(X: Float[Array, "... n i"], leaf: dict) -> Float[Array, "... n o"]:
 
     Examples
     --------
+    >>> import torch
     >>> affine(torch.tensor([[1.0, 2.0]]), {"weight": torch.tensor([[1.0], [10.0]])})
     tensor([[21.]])
     """
