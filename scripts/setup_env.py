@@ -20,8 +20,8 @@ MARK = os.path.join(VENV, ".installing")
 READY = os.path.join(VENV, ".ready")
 LOG = os.path.join(ROOT, "_build", "setup.log")
 
-# With this PyTorch: GB to download and GB that .venv then takes, summed over the wheels of requirements.txt for Linux on
-# x86_64 and Python 3.11. PyTorch's build for the CPU makes it small, the one for accelerators, Linux's default, large.
+# With this PyTorch: GB to download and GB that .venv then takes, summed over the wheels of requirements.txt for Linux
+# on x86_64 and Python 3.11. Small: PyTorch's build for the CPU; large: the one for accelerators, Linux's default.
 TORCH = "2.13.0"
 SMALL = (0.7, 2.5)
 LARGE = (3.2, 6.5)
