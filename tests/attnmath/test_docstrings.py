@@ -23,7 +23,7 @@ def test_no_example_is_lost():
     [
         ("attnmath.numpy.softmax", "array([4.])", "array([5.])"),
         ("attnmath.numpy.normalisation", "array([-1.,  1.])", "array([-1.,  2.])"),  # of a decorated function
-        ("attnmath.torch.linear", ">>> import torch\n", ""),
+        ("attnmath.torch.linear", ">>> import torch\n", ">>> torch\n"),
     ],
 )
 def test_a_wrong_example_is_seen(module, right, wrong, tmp_path):

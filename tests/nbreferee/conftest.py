@@ -15,7 +15,7 @@ def one_environment(monkeypatch):
     monkeypatch.setattr(batch, "fingerprint", lambda packages: "this machine")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     """A course whose assignment is in the gradebook; copied by tests, for making one takes nbgrader a second."""
     root = tmp_path_factory.mktemp("prepared")

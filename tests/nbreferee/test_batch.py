@@ -47,6 +47,7 @@ def test_a_class_is_graded(root):
     assert not list(root.rglob("*.part")) and not left_over()
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_nbgraders_own_autograde(root, prepared, tmp_path_factory):
     theirs = tmp_path_factory.mktemp("theirs")
     subprocess.run(["cp", "-r", f"{prepared}/.", str(theirs)], check=True)
@@ -67,6 +68,7 @@ def test_rows_are_those_of_nbgraders_own_autograde(root, prepared, tmp_path_fact
     assert None not in scores.values() and scores["ada"] == 4.0
 
 
+@pytest.mark.slow
 def test_the_assignment_stands_as_nbgrader_makes_it(tmp_path):
     from nbgrader.apps import NbGraderAPI
     from nbgrader.coursedir import CourseDirectory
@@ -123,6 +125,7 @@ def test_unchanged_submissions_are_not_run_again(root, tmp_path):
     assert len(runs(log)) == 7  # other limits, other results
 
 
+@pytest.mark.slow
 def test_lost_files_and_a_lost_gradebook_come_back(root, tmp_path, prepared):
     log = tmp_path / "runs"
     submit(root, "ada")
@@ -138,6 +141,7 @@ def test_lost_files_and_a_lost_gradebook_come_back(root, tmp_path, prepared):
     assert contents(root) == first and (page.read_text(), book.read_text()) == kept and runs(log) == ["ada"]
 
 
+@pytest.mark.slow
 def test_formgrader_takes_everything_for_graded(root):
     """It compares timestamp.txt with the gradebook; the time of a file, which a deadline needs, is neither."""
     rules = late.parse({"zone": "UTC", "assignments": {"toy": {"due": date(2020, 1, 1), "percent": 10}}})
@@ -232,6 +236,7 @@ def test_a_file_that_breaks_the_parser_costs_only_itself(root, monkeypatch):
     assert got["ada"].state == "broken" and "division by zero" in got["ada"].reason and got["bob"].total == 4.0
 
 
+@pytest.mark.slow
 def test_several_notebooks_and_ids_without_underscore(tmp_path):
     def cells(name):
         return new_notebook(
@@ -279,6 +284,7 @@ def test_another_file_for_answers_to_read_grades_anew(root, tmp_path):
     assert runs(log) == ["ada", "ada"]
 
 
+@pytest.mark.slow
 def test_a_source_that_makes_no_sense_stops_the_set_with_one_line(tmp_path):
     book = toyset.notebook()
     book.cells[4].metadata["nbreferee"] = {"run": "somehow"}

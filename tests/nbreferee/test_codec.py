@@ -1,6 +1,5 @@
 """What a grading process and a student's process say to each other: exact values, and nothing else whatever is sent."""
 
-import doctest
 import math
 import os
 import socket
@@ -19,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from nbreferee import codec, wire, work
+from nbreferee import codec, work
 from nbreferee.batch import _Batch
 from nbreferee.codec import CodecError, Handle, Limits, Registry, Remote, decode, encode
 from nbreferee.job import ANSWER, TEST, Job, Step
@@ -260,6 +259,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 @settings(max_examples=150)
 def test_any_value_comes_back(value):
@@ -910,12 +910,6 @@ def test_a_submission_that_is_too_large_for_a_request_is_refused_with_the_cure()
     assert refused[0].state == "too-large" and "set1.ipynb is too large; move" in str(refused[0])
     _Batch._send(batch, item, request, render=True)
     assert len(refused) == 1 and item.row.reason.startswith("Graded. The page does not show")
-
-
-@pytest.mark.parametrize("module", [codec, wire], ids=lambda m: m.__name__)
-def test_the_examples_of_the_docstrings(module):
-    result = doctest.testmod(module)
-    assert result.attempted and not result.failed
 
 
 def test_the_package_needs_nothing_of_the_course():

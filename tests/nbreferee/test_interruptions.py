@@ -46,6 +46,7 @@ def start(root, log):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_next_run_goes_on(root, prepared, tmp_path, tmp_path_factory):
     """Kill the whole run with signal 9, some milliseconds after some submission; finish it; compare."""
     calm = tmp_path_factory.mktemp("calm")
@@ -98,6 +99,7 @@ def stored_students(root):
         db.close()
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(root, tmp_path):
     for number in range(12):
         submit(root, f"s{number:02d}", words="# SLOW")
@@ -216,6 +218,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_nothing_is_lost(prepared, small_disk, tmp_path):
     subprocess.run(["cp", "-r", f"{prepared}/.", str(small_disk)], check=True)
     for number in range(30):

@@ -1,7 +1,6 @@
 """Deadlines: every rule with its sentence, the clock's changes, and every malformed entry named with its cure."""
 
 import datetime as dt
-import doctest
 import os
 import re
 import textwrap
@@ -40,11 +39,6 @@ PLAIN = "[assignments.set1]\ndue = 2026-10-12T18:00:00\npercent = 10\n"
 
 def taken(r, when, score=10, student="ada", worth=10):
     return r.penalty(student, "set1", at(when), score, worth)[0]
-
-
-def test_examples():
-    outcome = doctest.testmod(late)
-    assert outcome.attempted and not outcome.failed
 
 
 def test_the_documented_file_holds(tmp_path):

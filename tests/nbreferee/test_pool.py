@@ -12,6 +12,7 @@ from tests.nbreferee.fake_zygote import FakeZygote
 from tests.nbreferee.toycourse import folder, grade, job, left_over, submit
 
 
+@pytest.mark.slow
 def test_what_kills_its_zygote_again_and_again_harms_nobody():
     def submit(pool, words):
         return pool.submit(write_request(Request(Job((Step("answer", "a", words),)))), 5)

@@ -163,6 +163,7 @@ def test_what_exceeds_the_limit_is_not_even_kept():
     assert printed.take() == "abcdabcdab" and printed.take() == ""
 
 
+@pytest.mark.slow
 def test_output_is_caught_at_both_levels_and_capped():
     made = Process(output_limit=1000)
     try:
@@ -1007,6 +1008,7 @@ def judge(answers):
     return got
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(messages, max_size=8))
 def test_whatever_is_answered_nothing_but_plain_values_comes_out(answers):

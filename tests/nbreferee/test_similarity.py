@@ -1,7 +1,6 @@
 """Shared code is found under other names, comments and order; what is given, or common to all, does not count."""
 
 import csv
-import doctest
 import re
 import time
 
@@ -41,11 +40,6 @@ def spread(p, m):
 
 def pairs(report):
     return {(p.first, p.second) for p in report.pairs}
-
-
-def test_examples():
-    outcome = doctest.testmod(similarity)
-    assert outcome.attempted and not outcome.failed
 
 
 @pytest.mark.parametrize("copy", [ADA, RENAMED, COMMENTS, REORDERED], ids=["same", "renamed", "comments", "reordered"])
