@@ -5,9 +5,16 @@ import inspect
 import numpy as np
 import pytest
 
+from attnmath import check
 from attnmath.check import read_only
 from attnmath.count import bytes_held
 from attnmath.numpy.types import differentiable
+
+
+@pytest.fixture(autouse=True)
+def no_context_of_the_session(monkeypatch):
+    """As a user calls the library: the session's own read-only context is not there."""
+    monkeypatch.setattr(check, "read_only_contexts", 0)
 
 
 @differentiable
