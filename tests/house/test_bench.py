@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SLOW = """
@@ -38,6 +39,7 @@ def test_no_goal(benchmark, ratios):
 """
 
 
+@pytest.mark.slow
 def test_a_slow_version_fails_and_is_reported(tmp_path):
     for name in ("conftest.py", "timing.py", "machine.py"):
         (tmp_path / name).write_text((ROOT / "tests/bench" / name).read_text(encoding="utf-8"), encoding="utf-8")
