@@ -12,6 +12,7 @@ from attnmath import cmudict
 from attnmath.cmudict import END, LETTERS, PAD, PHONEMES, SPECIALS, START, STRESSED
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_the_book():
     data = cmudict.cmudict()
     assert (len(data.train), len(data.validation), len(data.test), data.dropped) == (107_908, 5_047, 11_971, 1_126)
@@ -34,6 +35,7 @@ def test_pronunciations_are_distinct_and_in_the_dictionarys_order():
     assert all(len(set(spoken)) == len(spoken) >= 1 and all(spoken) for spoken in words.values())
 
 
+@pytest.mark.slow
 def test_stress_can_be_kept():
     plain, stressed = cmudict.cmudict(), cmudict.cmudict(stress=True)
     assert stressed.phonemes == STRESSED and len(STRESSED) == 24 + 3 * 15
@@ -57,6 +59,7 @@ def test_the_split_depends_on_the_word_alone():
         assert (np.diff([cmudict.draw(word) for word in part]) > 0).all()  # so the first n are a sample
 
 
+@pytest.mark.slow
 def test_the_order_of_the_file_does_not_matter(tmp_path, monkeypatch):
     """Shuffle the words of the file, the pronunciations of each staying together: nothing changes."""
     lines = cmudict.locate().read_text().splitlines()

@@ -61,6 +61,7 @@ def test_gensim_itself_is_not_imported():
     assert done.stdout.strip() == "False"
 
 
+@pytest.mark.slow
 def test_embeddings_keep_the_order_of_the_sentences():
     """Batches are made by length, and their order is undone; a batch of one gives the same."""
     model, sentences = minilm.load(), corpus.sentences(7)

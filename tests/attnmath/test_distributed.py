@@ -96,6 +96,7 @@ def check_records(records, tolerance):
         assert [parallel.held(order) for order in done] == [M if kind == "gpipe" else min(M, N - i) for i in range(N)]
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-mean-of-means", "lem-ring", "lem-tensor-split", "eq:ring-bytes", "eq:tensor-bytes")
 @pytest.mark.claim("eq:pipeline-bytes", "lem-pipeline-held")
 def test_two_processes_have_the_gradient_of_one(pair):
@@ -103,6 +104,7 @@ def test_two_processes_have_the_gradient_of_one(pair):
     check_records(pair, 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-ring", "eq:ring-bytes", "eq:tensor-bytes", "eq:pipeline-bytes")
 def test_four_processes_have_the_gradient_of_one_in_single_precision(four):
     assert four[0]["processes"] == 4 and four[0]["layers"] == 5, "stages of unequal size"
@@ -127,6 +129,7 @@ def wait_until(condition, seconds):
     return condition()
 
 
+@pytest.mark.slow
 def test_whatever_dies_nothing_is_left(tmp_path):
     """Three runs at the same time: a process killed, a process that stalls, the launcher killed."""
     report = tmp_path / "report.json"

@@ -17,6 +17,7 @@ import attnmath.torch as at
 from attnmath import check, minilm
 from attnmath.tree import flatten, map_tree, unflatten
 
+pytestmark = pytest.mark.slow  # it loads a model of 22 million parameters
 SENTENCES = [
     "Yes",
     "?",

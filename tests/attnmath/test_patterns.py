@@ -226,6 +226,7 @@ def measured(model):
     return [weights_of(model, x) for x in ids], [weights_of(model, x) for x in mixed], tokens
 
 
+@pytest.mark.slow
 @pytest.mark.claim("ex-local-patterns", "ex-positional-patterns")
 def test_neighbour_heads_follow_the_place_not_the_word(measured):
     ordered, mixed, _ = measured
@@ -243,6 +244,7 @@ def test_neighbour_heads_follow_the_place_not_the_word(measured):
     assert G > 2 / 3, "and 1.3 is not a Gaussian"
 
 
+@pytest.mark.slow
 @pytest.mark.claim("ex-broadcast-patterns")
 def test_cls_takes_half_of_the_weight_in_the_middle_layers(measured):
     ordered, _, tokens = measured
@@ -254,6 +256,7 @@ def test_cls_takes_half_of_the_weight_in_the_middle_layers(measured):
     assert (own[1:5] > 0.85).all() and own[5] < 0.3, "its own row is closed, and opens in the last layer"
 
 
+@pytest.mark.slow
 def test_the_first_layer_is_the_broadest_not_the_most_focused(measured):
     ordered, _, _ = measured
     H = np.mean([patterns.entropy(P).mean(-1) / np.log(P.shape[-1]) for P in ordered], 0)
@@ -264,6 +267,7 @@ def test_the_first_layer_is_the_broadest_not_the_most_focused(measured):
     assert H[0, 2] < 0.02 and (np.delete(H[0], 2) > 0.5).all(), "but for 1.3"
 
 
+@pytest.mark.slow
 @pytest.mark.claim("ex-syntactic-patterns")
 def test_a_head_prefers_the_noun_of_the_pronouns_gender_in_any_order(model, rng):
     right = {"in order": [], "mixed": []}
@@ -282,6 +286,7 @@ def test_a_head_prefers_the_noun_of_the_pronouns_gender_in_any_order(model, rng)
         assert abs(hits - 0.5).mean() < 0.2, f"{name}: most heads do not care"
 
 
+@pytest.mark.slow
 @pytest.mark.claim("ex-syntactic-patterns")
 def test_the_places_of_verb_and_subject_suffice_for_head_4_1(model, rng):
     nouns = (
@@ -296,6 +301,7 @@ def test_the_places_of_verb_and_subject_suffice_for_head_4_1(model, rng):
     assert 0.6 < np.mean(hits) < 0.95, "without any verb"
 
 
+@pytest.mark.slow
 def test_in_layer_one_the_ratio_of_two_weights_ignores_all_other_words(model):
     rows = []
     for ending in ("tired", "wide"):
