@@ -1,7 +1,5 @@
 """Norms: each row brought to a common size."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -31,10 +29,13 @@ def layer_norm(
     sizes = _require.shapes(X=(X, "... d"), gain=(gain, "d"), bias=(bias, "d"))
     _require.nonempty("X", X.shape, -1, sizes["d"], "component")
     _require.positive("eps", eps)
-    W, s = _in_range(X)
-    if s is None:
-        return F.layer_norm(X, gain.shape, gain, bias, eps)  # eq:layer-norm
-    C = W - W.mean(-1, keepdim=True)
+    if not _looked_at(X):
+        return F.layer_norm(X, gain.shape, gain, bias, eps)
+    Y, _, r = torch.native_layer_norm(X, gain.shape, gain, bias, eps)  # eq:layer-norm
+    if _in_range(r):
+        return Y
+    s = _size(X)
+    C = X / s - (X / s).mean(-1, keepdim=True)
     return gain * C * _reciprocal_root(C, eps / s / s) + bias
 
 
@@ -55,9 +56,12 @@ def rms_norm(X: Float[Array, "... d"], gain: Float[Array, " d"], eps: float = 1e
     sizes = _require.shapes(X=(X, "... d"), gain=(gain, "d"))
     _require.nonempty("X", X.shape, -1, sizes["d"], "component")
     _require.positive("eps", eps)
-    W, s = _in_range(X.to(torch.promote_types(X.dtype, torch.float32)))
-    Y = gain * (W * _reciprocal_root(W, eps if s is None else eps / s / s))  # eq:rms-norm
-    return Y.to(X.dtype)
+    W = X.to(torch.promote_types(X.dtype, torch.float32))
+    r = _reciprocal_root(W, eps)
+    if _looked_at(X) and not _in_range(r):
+        s = _size(W)
+        W, r = W / s, _reciprocal_root(W / s, eps / s / s)
+    return (gain * (W * r)).to(X.dtype)  # eq:rms-norm
 
 
 def _reciprocal_root(X, eps):
@@ -65,20 +69,19 @@ def _reciprocal_root(X, eps):
     return torch.rsqrt((X * X).mean(-1, keepdim=True) + eps)
 
 
-def _in_range(X):
-    """Rows X / s whose squares can be summed, and s; X and None if those of X can.
+def _looked_at(X):
+    """Whether rows are looked at for numbers whose squares overflow: on the CPU only, for a GPU would have to wait."""
+    return X.device.type == "cpu" and X.dtype.itemsize >= 4 and X.numel() > 0 and can_look(X)
 
-    Looks at tensors on the CPU only, since a GPU would have to be waited for.
-    """
-    if X.device.type != "cpu" or X.dtype.itemsize < 4 or not X.numel() or not can_look(X):
-        return X, None
-    limit = math.sqrt(math.sqrt(torch.finfo(X.dtype).max))  # autograd takes the reciprocal root to the third power
-    low, high = X.detach().aminmax()
-    if high <= limit and low >= -limit:
-        return X, None
-    s = X.detach().abs().amax(-1, keepdim=True)
-    s = torch.where(s > limit, s, 1)
-    return X / s, s
+
+def _in_range(r):
+    """Whether the squares could be summed, by the reciprocal roots; autograd takes these to the third power."""
+    return bool((r.detach() > torch.finfo(r.dtype).max ** -0.25).all())
+
+
+def _size(X):
+    """The largest number of each row, (..., 1), or 1."""
+    return X.detach().abs().amax(-1, keepdim=True).clamp(min=1)
 
 
 class LayerNorm(ParamTree):
