@@ -1,9 +1,9 @@
 """What covers what: sources -> labels of the book -> functions, tests, exercises. Counted from the tree, not typed in.
 
 `concordance.yml` says where each item of the sources stands in the book, by label. All else is read off: labels from
-the chapters, functions from the tags `# eq:label` in the library, tests from `@pytest.mark.claim("label")` and from the
-rows of tests/attnmath/cases.py, exercises from their cells. `problems()` lists every entry that points nowhere; a test
-wants it empty.
+the chapters, functions from the tags `# eq:label` and `# alg-label` in the library, tests from
+`@pytest.mark.claim("label")` and from the rows of tests/attnmath/cases.py, exercises from their cells. `problems()`
+lists every entry that points nowhere; a test wants it empty.
 """
 
 import ast
@@ -25,7 +25,9 @@ DIRECTIVE = re.compile(r"^\s*[`:]{3,}\{([\w:-]+)\}[^\n]*\n((?:\s*:[\w-]+:[^\n]*\
 OPTION = re.compile(r":(?:label|name):\s*([\w:.-]+)")
 FENCE = re.compile(r"^\s*(`{3,}|~{3,}|:{3,})(.*)$")
 REFERENCE = re.compile(r"\{(?:eq|ref|numref|prf:ref|math:numref)\}`(?:[^`<]*<)?([\w:.-]+)>?`")
-TAG = re.compile(r"#[^#\n]*\b(eq:[\w:.-]+(?:[ ,]+eq:[\w:.-]+)*)")
+TAGGED = ("eq:", "alg-")  # equations and algorithms stand in the library too, in a line whose comment names them
+COMMENT = re.compile(r"#[^#\n]*")
+TAG = re.compile(r"\b(?:eq:|alg-)[\w:.-]*\w")
 
 
 @dataclass(frozen=True)
@@ -114,23 +116,29 @@ class Index:
         return {place.label: place for place in self.all_places}
 
     @cached_property
+    def tagged(self) -> list[tuple[str, Path, str]]:
+        """Label, file and public function of every line of the library that carries a tag."""
+        found = {}
+        for path in sorted((self.root / "lib" / "attnmath").rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            if not any(prefix in text for prefix in TAGGED):
+                continue
+            spans = definitions(path)
+            for number, line in enumerate(text.splitlines(), 1):
+                for label in TAG.findall(" ".join(COMMENT.findall(line))):
+                    for node in spans:
+                        if node.lineno <= number <= node.end_lineno:
+                            found[label, path, node.name] = None
+        return list(found)
+
+    @cached_property
     def functions(self) -> dict[str, list[str]]:
         """Label -> dotted names of the public functions whose lines carry its tag."""
         found = defaultdict(list)
-        for path in sorted((self.root / "lib" / "attnmath").rglob("*.py")):
-            text = path.read_text(encoding="utf-8")
-            if "eq:" not in text:
-                continue
-            spans = definitions(path)
+        for label, path, name in self.tagged:
             parts = path.relative_to(self.root / "lib").with_suffix("").parts
             home = ".".join(parts[:2]) if parts[1] in ("numpy", "torch") else ".".join(parts)
-            for number, line in enumerate(text.splitlines(), 1):
-                for group in TAG.findall(line):
-                    for node in spans:
-                        if node.lineno <= number <= node.end_lineno:
-                            for label in re.findall(r"eq:[\w:.-]*\w", group):
-                                if (name := f"{home}.{node.name}") not in found[label]:
-                                    found[label].append(name)
+            found[label].append(f"{home}.{name}")
         return dict(found)
 
     def world(self, label: str, world: str) -> list[str]:
@@ -248,7 +256,7 @@ class Index:
             if label not in self.places:
                 said.append(f"{self.functions[label][0]} carries the tag {label}, which no page defines")
         for label, place in sorted(self.places.items()):
-            if label.startswith("eq:") and label not in self.functions:
+            if label.startswith(TAGGED) and label not in self.functions:
                 said.append(f"{place.page} defines {label}, which no line of the library carries")
         for cell in self.graded:
             for label in cell["labels"]:

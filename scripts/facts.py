@@ -33,7 +33,7 @@ def gather(root: Path = ROOT) -> dict:
     return {
         "items": index.counts(),
         "labels": len(index.places),
-        "equations_in_library": len(index.functions),
+        "equations_in_library": sum(label.startswith("eq:") for label in index.functions),
         "components": components(index),
         "notebooks": notebooks(index),
         "exercises": exercises(index),

@@ -127,7 +127,7 @@ def beam_search(
     scores = np.zeros((batch, 1))  # of each hypothesis in the beam; -inf where there is none
     open_, lengths = np.ones((batch, 1), bool), np.zeros((batch, 1), int)
     before = np.arange(batch)[:, None]  # where each hypothesis stood in the last call
-    for n in range(1, limit + 1):
+    for n in range(1, limit + 1):  # alg-beam-search
         active = open_ & np.isfinite(scores)
         if not length_penalty:  # a prefix never gains: once the best one has ended, nothing overtakes it
             active &= open_[np.arange(batch), scores.argmax(-1)][:, None]

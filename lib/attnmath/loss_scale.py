@@ -56,7 +56,7 @@ class LossScale:
 
     def update(self, finite: bool) -> "LossScale":
         """The scale of the next step, after one whose gradients were finite (and were used) or not (and were not)."""
-        if not finite:
+        if not finite:  # alg-loss-scale
             return replace(self, scale=self.scale * self.backoff, good=0)
         if self.good + 1 < self.interval:
             return replace(self, good=self.good + 1)

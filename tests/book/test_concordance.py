@@ -37,13 +37,18 @@ def test_every_equation_of_the_library_is_witnessed(index):
 
 
 def test_both_worlds_carry_the_forward_equations(index):
-    """Backward lines stand in NumPy only, where they are written by hand; counts and measures belong to none."""
+    """Backward lines stand in NumPy only, where they are written by hand; counts and measures belong to none.
+
+    Algorithms are left out: beam search and a scale of the loss belong to no world, data parallel to PyTorch's.
+    """
+    equations = {label for label in index.functions if label.startswith("eq:")}
+    assert index.functions.keys() - equations == {label for label in index.places if label.startswith("alg-")}
     backward = {label for label in index.functions if "-vjp" in label}
     worldless = tuple(
         f"attnmath.{name}." for name in ("count", "patterns", "heads", "schedules", "loss_scale", "metrics", "parallel")
     )
     shared = {label for label, names in index.functions.items() if all(n.startswith(worldless) for n in names)}
-    for label in index.functions.keys() - backward - shared:
+    for label in equations - backward - shared:
         assert index.world(label, "numpy") and index.world(label, "torch"), label
     assert backward and all(not index.world(label, "torch") for label in backward)
 
@@ -60,6 +65,7 @@ def test_the_first_six_chapters_are_covered(index):
         ("concordance.yml", "thm-dot-variance", "thm-dot-varianc", "points to thm-dot-varianc, which no page defines"),
         ("lib/attnmath/numpy/softmax.py", "# eq:logsumexp\n", "# eq:log-sum-exp\n", "carries the tag eq:log-sum-exp"),
         ("lib/attnmath/numpy/activations.py", "  # eq:gelu-vjp", "", "defines eq:gelu-vjp, which no line"),
+        ("lib/attnmath/decoding.py", "  # alg-beam-search", "", "defines alg-beam-search, which no line"),
         ("chapters/02_foundations/scaling.ipynb", ":label: thm-dot-variance", ":label: thm-dot", "thm-dot-variance"),
         ("tests/attnmath/test_check.py", '"eq:attention-bytes"', '"eq:attention-byte"', "claims eq:attention-byte"),
     ],

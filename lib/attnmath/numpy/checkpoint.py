@@ -34,7 +34,7 @@ def checkpoint(f: Callable) -> Callable:
         y = f(*args, **options)[0]
 
         def vjp(dy):
-            return f(*args, **options)[1](dy)
+            return f(*args, **options)[1](dy)  # alg-checkpoint
 
         return y, vjp
 

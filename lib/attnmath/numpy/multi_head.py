@@ -97,7 +97,7 @@ def multi_head_attention(
         Y, vjps[name] = (None, None) if X is None else _project(X, params, name, counts[name], norm, turn, start)
         projected.append(Y)
     H, head_vjp = grouped(attend)(*projected, **({} if mask is True else {"mask": mask}))  # eq:head
-    O, out_vjp = affine(merge_heads(H), params["output"])  # eq:multi-head
+    O, out_vjp = affine(merge_heads(H), params["output"])  # eq:multi-head, alg-multi-head
 
     def vjp(dO):
         dinputs, dparams = [], {}

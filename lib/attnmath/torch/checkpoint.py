@@ -22,6 +22,6 @@ def checkpoint(f: Callable) -> Callable:
     """
 
     def light(*args, **options):
-        return torch_checkpoint.checkpoint(f, *args, use_reentrant=False, **options)
+        return torch_checkpoint.checkpoint(f, *args, use_reentrant=False, **options)  # alg-checkpoint
 
     return light

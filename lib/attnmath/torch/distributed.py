@@ -130,7 +130,7 @@ def data_parallel_gradient(
         if weighted:
             dist.all_reduce(total)
         share = loss_sum(replica(inputs), targets) / total
-        (N * share if weighted else share).backward()  # DistributedDataParallel divides the sum by N
+        (N * share if weighted else share).backward()  # alg-data-parallel; DistributedDataParallel divides by N
     loss = share.detach().clone()
     dist.all_reduce(loss)
     grads = {name: P.grad.clone() for name, P in replica.module.named_parameters()}

@@ -64,7 +64,7 @@ def multi_head_attention(
 
     q, k, v = project(Q, "query", heads), project(K, "key", g), project(V, "value", g)
     H = grouped(attend)(q, k, v, **({} if mask is True else {"mask": mask}))  # eq:head
-    return affine(merge_heads(H), params["output"])  # eq:multi-head
+    return affine(merge_heads(H), params["output"])  # eq:multi-head, alg-multi-head
 
 
 def _prepare(Y, params, name, norm, turn, start):
