@@ -1,11 +1,14 @@
 """Pages written by the build: an extension hands over a function, its text follows what the page's own file says.
 
-`add_page(app, docname, write)` registers `write(root) -> markdown`. The text is computed at the start of every build;
+`add_page(app, docname, write)` registers `write(root) -> markdown`. A page that goes on after its text has the comment
+`% generated` where the text belongs. The text is computed at the start of every build;
 the page is read again only if it differs from last time, so that a build with nothing changed takes seconds.
 """
 
 import hashlib
 from pathlib import Path
+
+MARK = "\n% generated\n"
 
 
 def add_page(app, docname, write):
@@ -24,7 +27,13 @@ def _outdated(app, env, added, changed, removed):
 
 def _append(app, docname, source):
     if docname in app.generated_pages:
-        source[0] += "\n\n" + app.generated_texts[docname]
+        source[0] = insert(source[0], app.generated_texts[docname])
+
+
+def insert(page: str, text: str) -> str:
+    """The page with the text in place of its mark, or at its end."""
+    before, mark, after = page.partition(MARK)
+    return f"{before}\n{text}\n{after}" if mark else f"{page}\n\n{text}"
 
 
 def digest(text: str) -> str:
