@@ -202,8 +202,8 @@ def attention_fused(
     >>> O
     array([[2., 1.]])
     """
-    shapes = [X.shape for X in (Q, K, V)]
     sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
+    shapes = [X.shape for X in (Q, K, V)]
     n, m = sizes["n"], sizes["m"]
     _require.nonempty("K", K.shape, -2, m, "key")
     _require.nonempty("Q", Q.shape, -1, sizes["k"], "component")

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Integer
 from attnmath import _require
 from attnmath.numpy.embedding import bert_embedding
 from attnmath.numpy.encoder import encoder
+from attnmath.numpy.half import half_in_float32
 from attnmath.numpy.normalisation import layer_norm
 from attnmath.numpy.residuals import sublayer
 from attnmath.numpy.types import Array, Vjp, differentiable
@@ -59,6 +60,8 @@ def bert(
     >>> H.shape
     (1, 3, 4)
     """
+    _require.integers(ids)
+    _require.branches(params, ("embeddings", "layers"))
     keys = True if mask is None else _require.keys(mask, ids)[..., None, None, :]
     X, embedding_vjp = bert_embedding(ids, params["embeddings"], eps)
     layer.setdefault("join", partial(sublayer, norm=partial(layer_norm, eps=eps)))
@@ -71,6 +74,8 @@ def bert(
     return H, vjp
 
 
+@differentiable
+@half_in_float32
 def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> tuple[Float[Array, "... d"], Vjp]:
     r"""The mean of the rows that are tokens.
 
@@ -116,6 +121,8 @@ def mean_pool(H: Float[Array, "... n d"], mask: Bool[Array, "... n"]) -> tuple[F
     return p, vjp
 
 
+@differentiable
+@half_in_float32
 def unit_norm(X: Float[Array, "... d"]) -> tuple[Float[Array, "... d"], Vjp]:
     r"""Scale each row to length 1.
 

@@ -137,6 +137,8 @@ def block(
     >>> Y.shape
     (3, 4)
     """
+    if not isinstance(steps, dict):
+        raise ValueError(f"steps is a {type(steps).__name__}; expected a dict of functions by name, in their order")
     _require.branches(params, tuple(steps), optional=tuple(f"{name}_norm" for name in steps))
     vjps = {}
     for name, f in steps.items():

@@ -18,6 +18,7 @@ from attnmath.numpy.types import Array, Vjp, differentiable, sum_to
 from attnmath.tree import child
 
 STACK = ("layers", "norm", "relative")
+BRANCHES = ("embeddings", "encoder", "decoder"), ("source_embeddings", "head")
 
 
 @differentiable
@@ -65,6 +66,8 @@ def token_embedding(
     array([[0., 3.],
            [3., 0.]])
     """
+    _require.integers(ids)
+    _require.branches(params, ("word",), optional=("position",), name="params of the embedding")
     n = ids.shape[-1]
     X, word_vjp = embedding(ids, params["word"])
     X = scale * X
@@ -192,8 +195,10 @@ def decoder_only(
     >>> Z.shape
     (1, 3, 11)
     """
-    start, n = length(cache), ids.shape[-1]
+    _require.integers(ids)
+    _require.branches(params, ("embeddings", "layers"), optional=("norm", "relative", "head"))
     _require.no_mask_with_cache(mask, cache)
+    start, n = length(cache), ids.shape[-1]
     X, embedding_vjp = embed(ids, params["embeddings"], start=start)
     allowed = causal_mask(n, start + n)
     allowed = allowed if mask is None else allowed & _require.keys(mask, ids)[..., None, None, :]
@@ -265,8 +270,10 @@ def encode(
     >>> M.shape
     (1, 3, 4)
     """
-    of_source = "source_embeddings" if "source_embeddings" in params else "embeddings"
+    _require.integers(source)
     keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
+    _require.branches(params, *BRANCHES)
+    of_source = "source_embeddings" if "source_embeddings" in params else "embeddings"
     S, embedding_vjp = embed(source, params[of_source])
     M, encoder_vjp = encoder(S, params["encoder"], heads, keys, **stack)
 
@@ -325,6 +332,8 @@ def decode(
     >>> [decode(np.array([[token]]), M, params, heads=2, cache=cache)[0].shape for token in (1, 5)]
     [(1, 1, 11), (1, 1, 11)]
     """
+    _require.integers(target)
+    _require.branches(params, *BRANCHES)
     start, n = length(cache), target.shape[-1]
     keys = True if source_mask is None else source_mask[..., None, None, :]
     X, embedding_vjp = embed(target, params["embeddings"], start=start)

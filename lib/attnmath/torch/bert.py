@@ -36,6 +36,8 @@ def bert(
     >>> Bert(11, 5, 1, 4, 2, 8, layers=2)(torch.tensor([[3, 1, 4]])).shape
     torch.Size([1, 3, 4])
     """
+    _require.integers(ids)
+    _require.branches(params, ("embeddings", "layers"))
     keys = True if mask is None else _require.keys(mask, ids)[..., None, None, :]
     X = bert_embedding(ids, params["embeddings"], eps)
     layer.setdefault("join", partial(sublayer, norm=partial(layer_norm, eps=eps)))

@@ -57,6 +57,8 @@ def block(X: Float[Array, "... n d"], params: dict, steps: dict, join: Callable 
     >>> block(torch.tensor([[1.0, 3.0]]), {"twice": {}, "twice_norm": norm}, {"twice": lambda Z, params: 2 * Z})
     tensor([[-1.0000,  1.0000]])
     """
+    if not isinstance(steps, dict):
+        raise ValueError(f"steps is a {type(steps).__name__}; expected a dict of functions by name, in their order")
     _require.branches(params, tuple(steps), optional=tuple(f"{name}_norm" for name in steps))
     for name, f in steps.items():
         own = params[name]

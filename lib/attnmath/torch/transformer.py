@@ -21,6 +21,7 @@ from attnmath.torch.types import Array
 from attnmath.tree import child
 
 STACK = ("layers", "norm", "relative")
+BRANCHES = ("embeddings", "encoder", "decoder"), ("source_embeddings", "head")
 
 
 def token_embedding(
@@ -44,6 +45,8 @@ def token_embedding(
     tensor([[0., 3.],
             [3., 0.]])
     """
+    _require.integers(ids)
+    _require.branches(params, ("word",), optional=("position",), name="params of the embedding")
     n = ids.shape[-1]
     X = scale * embedding(ids, params["word"])
     for table in (params.get("position"), positions):
@@ -95,8 +98,10 @@ def decoder_only(
     >>> DecoderOnly(11, 4, 2, 8, layers=2, positions=5)(torch.tensor([[3, 1, 4]])).shape
     torch.Size([1, 3, 11])
     """
-    start, n = length(cache), ids.shape[-1]
+    _require.integers(ids)
+    _require.branches(params, ("embeddings", "layers"), optional=("norm", "relative", "head"))
     _require.no_mask_with_cache(mask, cache)
+    start, n = length(cache), ids.shape[-1]
     X = embed(ids, params["embeddings"], start=start)
     allowed = causal_mask(n, start + n).to(ids.device)
     allowed = allowed if mask is None else allowed & _require.keys(mask, ids)[..., None, None, :]
@@ -124,7 +129,9 @@ def encode(
     >>> encode(torch.tensor([[3, 1, 4]]), Transformer(11, 4, 2, 8, layers=2, positions=5).tree(), 2).shape
     torch.Size([1, 3, 4])
     """
+    _require.integers(source)
     keys = True if source_mask is None else _require.keys(source_mask, source)[..., None, None, :]
+    _require.branches(params, *BRANCHES)
     S = embed(source, params.get("source_embeddings", params["embeddings"]))
     return encoder(S, params["encoder"], heads, keys, **stack)
 
@@ -153,6 +160,8 @@ def decode(
     ...     [decode(torch.tensor([[token]]), M, params, heads=2, cache=cache).shape for token in (1, 5)]
     [torch.Size([1, 1, 11]), torch.Size([1, 1, 11])]
     """
+    _require.integers(target)
+    _require.branches(params, *BRANCHES)
     start, n = length(cache), target.shape[-1]
     keys = True if source_mask is None else source_mask[..., None, None, :]
     X = embed(target, params["embeddings"], start=start)
