@@ -83,6 +83,7 @@ def test_the_error_of_the_distribution_in_single_precision():
     assert np.abs(density(x) - np.exp(-(x.astype(np.float64) ** 2) / 2) / np.sqrt(2 * np.pi)).max() < 1e-7
 
 
+@pytest.mark.slow
 def test_no_other_polynomial_of_that_degree_is_much_better():
     """The coefficients found again: least squares, reweighted by its own errors (Lawson), of log-odds on 0 … 6."""
     x = 3 * (1 - np.cos(np.pi * (np.arange(2000) + 0.5) / 2000))

@@ -113,6 +113,7 @@ print("zeros")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_empty_rows_give_zeros_in_a_compiled_function(backend):
     """In a process of its own, because here the shape checks of jaxtyping stand in the way."""

@@ -70,6 +70,7 @@ def test_pieces_give_the_whole(world, pieces, name, rng):
     compare(np.concatenate(at_once, 1), whole, name="decoded in pieces")
 
 
+@pytest.mark.slow
 @WORLDS
 @PIECES
 def test_an_encoder_is_looked_at_once(world, pieces, rng):
@@ -114,6 +115,7 @@ def test_a_record_holds_the_weights_of_the_new_rows(world, rng):
         compare(row, weights[..., 5:, :], name="the last row of the weights")
 
 
+@pytest.mark.slow
 def test_work_per_token_is_constant_besides_attention(rng):
     """Each further key costs its two products with the query, and nothing else grows.
 

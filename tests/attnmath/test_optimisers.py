@@ -145,6 +145,7 @@ def train_language_model(optimiser_step, steps=50):
     return np.array(losses), flatten(params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [*WORLDS, "numpy, clipped"])
 def test_a_real_model_takes_the_path_of_torch(world):
     """The whole loop: schedule, clipping, AdamW, by ours and by PyTorch's optimiser and clipping."""

@@ -34,6 +34,7 @@ def weight_gradients(s, seed, dtype=np.float32):
     return flatten(scaled), flatten(an.unscale(scaled, s)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-power-scale", "eq:loss-scale", "eq:loss-scale-vjp", "eq:unscale")
 @given(seeds, st.integers(-40, 40))
 def test_a_power_of_two_changes_no_bit(seed, k):

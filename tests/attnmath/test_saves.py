@@ -142,6 +142,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_a_complete_one_is_there(tmp_path):
     """Nine processes write without a pause and are killed; what was announced as saved is there, and it is whole."""
     rng, announced = random.Random(1), 0

@@ -79,6 +79,7 @@ run.fit(save_every=4, progress=False)
 """
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_gives_the_same_losses_bit_for_bit(uninterrupted, tmp_path):
     """kill -9 at random steps, until it is done: losses, log and parameters are those of the run left alone."""
     rng, starts = random.Random(3), []
@@ -113,6 +114,7 @@ class Mortal(Run):
         super()._update(batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["rng.cpu", "optimiser.0.exp_avg", "model.model.embeddings.word"])
 def test_each_part_of_a_checkpoint_is_needed(uninterrupted, tmp_path, lost):
     """With one part of the state replaced, the losses go another way: so the test above would notice."""
@@ -234,12 +236,14 @@ def memoriser():
     return model, words
 
 
+@pytest.mark.slow
 def test_it_can_learn_words_by_heart(memoriser):
     model, words = memoriser
     assert training.evaluate(model, words) == {"per": 0.0, "wer": 0.0, "words": 12}
     assert model.transcribe([word.upper() for word in words], width=3) == [spoken for (spoken,) in words.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 3])
 def test_decoding_with_a_cache_is_decoding_without(memoriser, width):
     """What `transcribe` says is what the model says when it reads each whole prefix again, word by word."""
@@ -279,6 +283,7 @@ def test_the_learning_rate_rises_and_falls():
 # both worlds ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gradients_by_hand_train_the_same_model():
     """A hundred steps with gradients and Adam by hand, and with PyTorch's autograd and AdamW: the same losses."""
     config = replace(TINY, drop=0.0)
@@ -343,6 +348,7 @@ def test_words_are_pronounced_on_the_command_line(uninterrupted, capsys):
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_trains_and_refuses(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training, "cmudict", lambda stress: small())
     flags = [
@@ -370,6 +376,7 @@ def test_the_command_line_trains_and_refuses(tmp_path, monkeypatch, capsys):
 # the record of the full run ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_record_agrees_with_itself_and_with_the_library():
     record = json.loads(RECORD.read_text())
     assert record["command"][:4] == ["python", "-m", "attnmath.train", "g2p"]

@@ -124,6 +124,7 @@ print("one graph each")
 """
 
 
+@pytest.mark.slow
 def test_one_graph_under_compile():
     """No value is looked at on the way, so that torch.compile gets the whole function.
 

@@ -184,6 +184,7 @@ def test_new_parts_are_cached_and_recorded(world, ids, rng):
     assert not np.triu(P, 1).any()
 
 
+@pytest.mark.slow
 def test_a_model_of_new_parts_learns_in_both_worlds(ids):
     """Twenty steps of gradient descent: the same losses, which fall."""
     rng = np.random.default_rng(1)

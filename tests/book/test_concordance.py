@@ -59,6 +59,7 @@ def test_the_first_six_chapters_are_covered(index):
         assert open_items == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "right", "wrong", "said"),
     [

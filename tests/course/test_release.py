@@ -27,6 +27,7 @@ def zips(course):
     return [course.root / "release/toy.zip", course.root / "downloads/toy.zip"]
 
 
+@pytest.mark.slow
 def test_a_release_holds_the_stub_and_nothing_else(toy):
     (toy.root / "source/toy/table.csv").write_text("1,2\n")
     wrong, points = release_set(toy, "toy", zips=zips(toy), try_marks=False)

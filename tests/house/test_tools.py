@@ -109,6 +109,7 @@ def session(files, *arguments, **variables):
     )
 
 
+@pytest.mark.slow
 def test_with_all_tools_hidden_each_file_says_once_what_it_lacks():
     done = session(FILES, "-m", "needs")
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
@@ -119,11 +120,13 @@ def test_with_all_tools_hidden_each_file_says_once_what_it_lacks():
     assert f"\n{len(FILES)} skipped" in done.stdout
 
 
+@pytest.mark.slow
 def test_with_all_tools_hidden_answers_are_still_judged():
     done = session(["nbreferee/test_grader.py"], "-k", "right_answer_earns_all or what_was_called")
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-3000:]
 
 
+@pytest.mark.slow
 def test_a_run_that_requires_what_is_missing_fails_in_a_sentence():
     done = session(FILES[:1], REQUIRE="browser")
     lines = [line for line in done.stderr.splitlines() if line]

@@ -376,6 +376,7 @@ def test_objects_are_called_indexed_iterated_entered_and_asked(there):
     assert not hasattr(thing, "log")
 
 
+@pytest.mark.slow
 def test_objects_are_dropped_when_the_test_forgets_them(there):
     make = there.run(
         "made = []\nimport weakref\ndef make():\n    f = lambda: 0\n    made.append(weakref.ref(f))\n    return f",

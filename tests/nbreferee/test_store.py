@@ -142,6 +142,7 @@ def test_the_fingerprint_sees_another_version_of_a_distribution_with_another_nam
     assert len(seen) == 2
 
 
+@pytest.mark.slow
 def test_the_fingerprint_sees_a_module_of_one_file(site, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for place in (tmp_path, site):  # in site-packages too, if no distribution brought it

@@ -30,6 +30,7 @@ def expectation(f, m, p):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.claim("def-dropout", "lem-dropout-moments")
 @few
 @given(seeds, rates, st.integers(1, 6))
@@ -65,6 +66,7 @@ def attend(P, V, keep, p):
     return an.attention(Q, K, V, drop=lambda X: an.dropout(X, keep, p))[0][0]
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-dropout-row-sum")
 @few
 @given(seeds, rates, st.integers(1, 6), st.floats(0.1, 8))

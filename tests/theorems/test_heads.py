@@ -46,6 +46,7 @@ def test_a_gate_multiplies_one_head_and_not_the_bias(sizes, seed):
     compare({name: part["weight"] for name, part in params.items()}, before, name="the parameters given")
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-gate-gradient", "eq:gate-gradients")
 @settings(max_examples=20)
 @given(st.sampled_from([(2, 3, 5), (3, 2, 2), (5, 1, 3)]), st.integers(0, 999))

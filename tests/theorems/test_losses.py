@@ -94,6 +94,7 @@ def test_smoothing_adds_cross_entropy_with_the_uniform(seed, t, smoothing):
     compare(token_loss(z, y, smoothing), -(q * np.log(p)).sum(), name="its definition", atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("prop-label-smoothing", "eq:smoothed-target")
 @few
 @given(seeds, sizes, amounts)
@@ -143,6 +144,7 @@ def test_the_smoothed_loss_grows_with_the_spread_of_the_logits(seed, t, eps, spr
     assert token_loss(z, y, eps) >= eps / t * (z.max() - z.min())
 
 
+@pytest.mark.slow
 @pytest.mark.claim("prop-label-smoothing")
 def test_weights_stay_bounded_with_smoothing_and_grow_without(rng):
     """Softmax regression with fewer features than examples: separable, yet the smoothed optimum is not p = q."""

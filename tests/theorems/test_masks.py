@@ -166,6 +166,7 @@ def test_outputs_depend_on_the_past_and_on_all_of_it(seed, n, size):
     assert np.abs(an.self_attention(moved, *weights, mask)[0][j:] - O[j:]).max() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-causal-stack")
 @few
 @given(seeds, st.integers(1, 3))

@@ -168,6 +168,7 @@ def test_a_training_step_with_a_checkpoint_takes_four_thirds(rng):
     assert (plain, checkpointed) == (3 * forward, 4 * forward)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-sqrt-checkpoint")
 @settings(max_examples=4)
 @given(seeds, st.sampled_from([4, 6, 8]), st.integers(2, 9), st.integers(1, 9))

@@ -28,6 +28,7 @@ def texts(rng, m, n):
     return rng.integers(TOKENS, size=m), rng.integers(TOKENS, size=n)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-who-sees-whom", "eq:decoder-self", "eq:decoder-cross")
 @settings(max_examples=3)
 @given(seeds, st.booleans())
@@ -52,6 +53,7 @@ def test_no_row_depends_on_later_tokens_and_every_row_on_the_rest(seed, norm_fir
     compare(logits(source, target[:2]), Z[:2], name="a prefix", atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-bag-of-source")
 @settings(max_examples=3)
 @given(seeds)
