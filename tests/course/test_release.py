@@ -93,6 +93,7 @@ CAUGHT_BY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CAUGHT_BY)
 def test_a_faulty_source_is_not_released(tmp_path, kind):
     notebook = leak(toyset.notebook(), kind)
@@ -106,6 +107,7 @@ def test_a_faulty_source_is_not_released(tmp_path, kind):
     assert not (tmp_path / "release").exists()
 
 
+@pytest.mark.slow
 def test_a_support_file_may_not_carry_a_solution(toy):
     (toy.root / "source/toy/helper.py").write_text("def double(x):\n    secret_sum = x + x\n")
     wrong, _ = release_set(toy, "toy", zips=zips(toy), try_marks=False)
@@ -136,6 +138,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_the_battery_tells_what_is_caught(tmp_path):
     folder = toyset.write(tmp_path)
     table = catch(folder, WRONG, report=tmp_path / "wrong-answers.json")
@@ -146,6 +149,7 @@ def test_the_battery_tells_what_is_caught(tmp_path):
     assert table["exercises"]["double"]["wrong"][0]["message"] == "double(3) should be 6"
 
 
+@pytest.mark.slow
 def test_an_answer_that_disturbs_another_exercise_is_named(tmp_path):
     meddles = {"square": {"meddles": ("breaks math", {"square_answer": "import math\nmath.fsum = square = None"})}}
     notebook = toyset.notebook()
@@ -161,6 +165,7 @@ def test_a_wrong_answer_must_be_about_its_own_exercise():
         compose({"double": {"x": ("", {"square_answer": ""})}}, {"double_answer": "", "square_answer": ""})
 
 
+@pytest.mark.slow
 def test_given_answers_give_points(tmp_path):
     folder = toyset.write(tmp_path)
     assert grade(folder, {"mine": {"square_answer": "square = lambda x: x * x"}})["mine"] == {
@@ -170,6 +175,7 @@ def test_given_answers_give_points(tmp_path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walls", [False, pytest.param(True, marks=pytest.mark.needs("walls"))])
 def test_the_command_line_releases(toy, walls):
     """The instructor's own code needs no walls: they are used where there are any."""
@@ -183,6 +189,7 @@ def test_the_command_line_releases(toy, walls):
     assert done.returncode == 1 and "There is no set 'toi'" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_the_sets_of_this_course_can_be_released(name, tmp_path):
     source = nbformat.read(EXERCISES / "source" / name / f"{name}.ipynb", 4)
