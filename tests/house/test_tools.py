@@ -85,6 +85,7 @@ def test_a_variable_names_the_tool_and_set_to_nothing_hides_it(alone, monkeypatc
         assert find() is None and tools.lacks(tool).count("\n") == 0 and "install" in tools.lacks(tool)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("postgres")
 def test_postgresql_runs_from_where_its_user_cannot_go(tmp_path, monkeypatch):
     """Started by root it becomes another user, who must not look into root's home."""
@@ -110,6 +111,7 @@ def session(files, *arguments, **variables):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_with_all_tools_hidden_each_file_says_once_what_it_lacks():
     done = session(FILES, "-m", "needs")
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
@@ -121,11 +123,13 @@ def test_with_all_tools_hidden_each_file_says_once_what_it_lacks():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_with_all_tools_hidden_answers_are_still_judged():
     done = session(["nbreferee/test_grader.py"], "-k", "right_answer_earns_all or what_was_called")
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-3000:]
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_a_run_that_requires_what_is_missing_fails_in_a_sentence():
     done = session(FILES[:1], REQUIRE="browser")
