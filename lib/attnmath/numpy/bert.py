@@ -14,6 +14,7 @@ from attnmath.numpy.residuals import sublayer
 from attnmath.numpy.types import Array, Vjp, differentiable
 
 
+@differentiable
 def bert(
     ids: Integer[Array, "... n"],
     params: dict,
@@ -168,6 +169,7 @@ def unit_norm(X: Float[Array, "... d"]) -> tuple[Float[Array, "... d"], Vjp]:
     return Y, vjp
 
 
+@differentiable
 def sentence_embedding(
     ids: Integer[Array, "... n"],
     params: dict,
