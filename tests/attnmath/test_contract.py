@@ -5,10 +5,12 @@ import inspect
 import numpy as np
 import pytest
 
+import attnmath.numpy as an
 from attnmath import check
 from attnmath.check import read_only
 from attnmath.count import bytes_held
 from attnmath.numpy.types import differentiable
+from tests.attnmath.cases import CASES
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +87,17 @@ def test_name_signature_and_source_stay_and_memory_does_not_grow():
 def test_what_is_no_value_with_a_vjp_is_passed_on():
     for result in (3, (1, 2, 3), ({"a": 1}, True), [np.ones(2), len]):
         assert differentiable(lambda result=result: result)() is result
+
+
+WRAPPED = {"grouped", "windowed", "recording"}  # cores, whose vjps are those of the core that they wrap, and refuse too
+
+
+@pytest.mark.parametrize("name", sorted({case.function for case in CASES}))
+def test_every_component_keeps_the_promise(name, rng):
+    """The library's own vjps: an axis more, an axis of another size, and a list are refused."""
+    case = next(case for case in CASES if case.function == name)
+    Y, vjp = case.call(an, *case.args(rng))
+    wrong = [np.ones((1, *np.shape(Y))), [1.0]] + ([np.ones((*Y.shape[:-1], Y.shape[-1] + 1))] if np.ndim(Y) else [])
+    for dY in wrong:
+        with pytest.raises(ValueError, match="vjp was given a cotangent" if name not in WRAPPED else "cotangent|shape"):
+            vjp(dY)

@@ -9,6 +9,7 @@ import numpy as np
 
 from attnmath import _require
 from attnmath.cache import KeyValueCache, no_vjp
+from attnmath.numpy.types import differentiable
 
 
 def share_heads(X, times: int):
@@ -87,6 +88,7 @@ def recording(core, into: dict):
     array([[0.5, 0.5]])
     """
 
+    @differentiable
     def attend(Q, K, V, **options):
         v, m = V.shape[-1], K.shape[-2]
         identity = np.broadcast_to(np.eye(m, dtype=V.dtype), (*V.shape[:-1], m))
