@@ -51,7 +51,9 @@ def row(index, item) -> str:
 
 def function(index, name: str) -> str:
     short = name.rsplit(".", 1)[1]
-    return f"{{py:obj}}`{short} <{name}>`" if short in index.public or name.count(".") == 2 else f"`{short}`"
+    in_a_world = name.startswith(("attnmath.numpy.", "attnmath.torch."))
+    documented = short in index.public if in_a_world else name.count(".") == 2
+    return f"{{py:obj}}`{short} <{name}>`" if documented else f"`{short}`"
 
 
 def exercise(index, name: str) -> str:
