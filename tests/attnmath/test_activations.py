@@ -73,6 +73,7 @@ def test_far_out_there_is_no_overflow(name, dtype):
     np.testing.assert_allclose(vjp(np.full(6, 3, dtype)), [0, 0, 0, 3, 3, 3], atol=1e-30)
 
 
+@pytest.mark.slow
 def test_the_error_of_the_distribution_in_single_precision():
     """The bound that its docstring states, at six million numbers, and that tails keep their first digits."""
     x = np.concatenate([np.linspace(-14, 14, 6_000_001), np.geomspace(1e-30, 1, 1000)]).astype(np.float32)

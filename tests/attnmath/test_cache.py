@@ -57,6 +57,7 @@ WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 PIECES = pytest.mark.parametrize("pieces", [[1] * LENGTH, [4, 1, 1, 5, 2], [LENGTH]], ids=["one", "mixed", "whole"])
 
 
+@pytest.mark.slow
 @WORLDS
 @PIECES
 @pytest.mark.parametrize("name", OPTIONS)

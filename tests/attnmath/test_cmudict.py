@@ -26,6 +26,7 @@ def test_sizes_are_those_of_the_book():
     assert (PAD, START, END) == tuple(map(SPECIALS.index, ("<pad>", "<start>", "<end>")))
 
 
+@pytest.mark.slow
 def test_pronunciations_are_distinct_and_in_the_dictionarys_order():
     data = cmudict.cmudict()
     words = data.train | data.validation | data.test
@@ -47,6 +48,7 @@ def test_stress_can_be_kept():
         assert tuple(bare) == (plain.train | plain.validation | plain.test)[word]
 
 
+@pytest.mark.slow
 def test_the_split_depends_on_the_word_alone():
     data = cmudict.cmudict()
     parts = {word: name for name in ("train", "validation", "test") for word in getattr(data, name)}

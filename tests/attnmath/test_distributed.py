@@ -272,6 +272,7 @@ def rows_of(leaf, part, parts):
     return {"weight": np.split(leaf["weight"], parts)[part]}
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-tensor-split")
 @few
 @given(seeds, st.sampled_from([1, 2, 3, 6]))

@@ -70,6 +70,7 @@ WORLDS = {"numpy": (an, lambda X: X), "torch": (at, lambda X: torch.from_numpy(X
 both_worlds = pytest.mark.parametrize("world", WORLDS)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("eq:adam-moments", "eq:adam-correction", "eq:adam-step", "eq:weight-decay", "eq:adamw")
 @pytest.mark.parametrize("decoupled", [True, False], ids=["adamw", "adam"])
 @pytest.mark.parametrize("setting", SETTINGS)

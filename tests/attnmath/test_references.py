@@ -76,7 +76,7 @@ def check_both_worlds(name, model, theirs, ours, by_hand, params):
     cotangents = flatten(vjp(dZ.numpy()))
     assert set(cotangents) == set(leaves)
     back = torch.autograd.grad(
-        list(leaves.values()), list(parameters.values()), [torch.from_numpy(cotangents[key]) for key in leaves]
+        list(leaves.values()), list(parameters.values()), [torch.tensor(cotangents[key]) for key in leaves]
     )
     compare(dict(zip(parameters, back, strict=True)), want, name=f"{name}: NumPy gradient", atol=1e-9, rtol=1e-9)
 
@@ -252,6 +252,7 @@ NNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("config", NNS)

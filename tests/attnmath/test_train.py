@@ -203,6 +203,7 @@ def test_batches_hold_each_pair_once_and_little_padding(rng):
     assert all(np.array_equal(a, b) for a, b in zip(cut, again, strict=True)) and not np.array_equal(cut[0], other[0])
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing():
     """The loss of a batch is the mean over its pairs' phonemes, whatever stands beside them."""
     torch.manual_seed(0)

@@ -39,6 +39,7 @@ def test_twin_and_torch_agree_forward_and_backward(case, rng):
 SMOOTH = [case for case in CASES if case.circumstance not in witnesses.NO_DIFFERENCE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SMOOTH, ids=lambda case: case.id)
 def test_finite_difference(case, rng):
     witnesses.check_finite_difference(case, rng)
@@ -50,6 +51,7 @@ PRECISIONS = [(case, "float32") for case in CASES] + [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "dtype"), PRECISIONS, ids=lambda value: getattr(value, "id", value))
 def test_precision_is_kept(case, dtype, rng):
     """The value has the arguments' precision, in both worlds, and differs from float64's by rounding only."""

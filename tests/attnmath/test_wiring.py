@@ -143,6 +143,7 @@ def ids(rng):
     return rng.integers(0, TOKENS, (2, 4, LENGTH))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_takes_new_parts(model, ids, rng):
     """Both worlds agree, values and gradients, and by hand with a finite difference."""

@@ -98,6 +98,7 @@ def labels(*names):
     return '"labels": [\n      ' + ",\n      ".join(f'"{name}"' for name in names) + "\n     ]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "change", "said"),
     [

@@ -72,6 +72,7 @@ def test_equal_outputs_pass_cell_by_cell(pytester, book):
     assert outcome(pytester, book)[:2] == (len(CELLS), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "failed", "said"),
     [
@@ -94,6 +95,7 @@ def test_a_planted_fault_is_seen(pytester, book, fault, failed, said):
     assert bad == failed and said in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -115,6 +115,7 @@ def test_a_support_file_may_not_carry_a_solution(toy):
     assert not zips(toy)[0].exists()
 
 
+@pytest.mark.slow
 def test_a_reference_that_fails_and_a_stub_that_passes_are_found():
     notebook = toyset.notebook()
     cells = {grade_id(cell): cell for cell in notebook.cells}

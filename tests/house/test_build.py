@@ -161,6 +161,7 @@ def book(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_notebook_is_executed_once_and_a_failed_one_again(book, monkeypatch, capfd):
     monkeypatch.setattr(Executions, "_check_library", lambda self: None)
     executions = Executions(book)

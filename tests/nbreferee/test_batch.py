@@ -155,6 +155,7 @@ def test_formgrader_takes_everything_for_graded(root):
     assert toyset.formgrader_scores(root) == {"ada": 4.0, "bob": 4.0}
 
 
+@pytest.mark.slow
 def test_a_grader_that_fails_gives_no_mark_and_costs_the_others_nothing(root, tmp_path):
     submit(root, "good1")
     submit(root, "good2")

@@ -408,6 +408,7 @@ def nested(depth, wrap=lambda x: [x]):
     return value
 
 
+@pytest.mark.slow
 def test_the_writer_refuses():
     cycle = [1]
     cycle.append({"a": (cycle,)})
@@ -614,6 +615,7 @@ PIECES = (
 )
 
 
+@pytest.mark.slow
 @given(st.lists(PIECES, max_size=30).map(b"".join) | st.binary(max_size=60))
 @settings(max_examples=500)
 def test_random_bytes_are_read_or_refused(body):

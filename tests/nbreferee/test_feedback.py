@@ -307,6 +307,7 @@ def test_a_result_of_another_notebook_is_refused():
         feedback(small(), MINE, short, title="x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [v for k, v in HOSTILE.items() if k not in ("long", "lines")])
 def test_formgrader_opens_it_and_runs_nothing_of_the_student(text):
     nbgrader = pytest.importorskip("nbgrader")

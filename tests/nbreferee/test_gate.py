@@ -239,6 +239,7 @@ def test_a_real_notebook_passes_unchanged():
     )
 
 
+@pytest.mark.slow
 def test_time_and_memory_are_bounded():
     bombs = (
         b'{"cells": [' + b'{"a":{"a":{"a":{"a":[]}}}},' * 740_000,

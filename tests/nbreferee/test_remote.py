@@ -280,6 +280,7 @@ evil = Evil()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "use",
     [
@@ -1101,6 +1102,7 @@ def test_too_much_for_one_question_is_refused(monkeypatch):
         made.value("x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     [

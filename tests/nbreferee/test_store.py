@@ -102,6 +102,7 @@ def test_a_key_depends_on_all_that_a_result_depends_on():
     assert len(keys) == 8
 
 
+@pytest.mark.slow
 def test_the_fingerprint_sees_a_changed_source(tmp_path, monkeypatch):
     package = tmp_path / "coursepack"
     package.mkdir()
@@ -131,6 +132,7 @@ def fresh(*packages):
     return fingerprint(packages)
 
 
+@pytest.mark.slow
 def test_the_fingerprint_sees_another_version_of_a_distribution_with_another_name(site):
     (site / "imp_name.py").write_text("x = 1\n")
     info, seen = site / "DistName.dist-info", set()

@@ -57,6 +57,7 @@ def test_every_affine_map_of_rank_at_most_the_hidden_width_arises(seed, d, f):
     compare(an.feed_forward(X, p, identity)[0], X @ (U[:, : len(s)] * s) @ Vt + c, name="the map", atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-position-wise", "def-feed-forward")
 @few
 @given(seeds, st.integers(2, 6), st.sampled_from(["relu", "gelu", "silu", "gated"]))
@@ -345,6 +346,7 @@ def backward(vjps, dX):
     return dX
 
 
+@pytest.mark.slow
 @pytest.mark.claim("thm-residual-gradient")
 @few
 @given(seeds, st.integers(1, 12), st.floats(0.01, 0.99))

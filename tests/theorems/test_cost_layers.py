@@ -202,6 +202,7 @@ def test_layers_needed(r, n):
     assert reached(powers) and (dilated == 1 or not reached(powers[:-1]))
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-shared-gradient")
 @few
 @given(st.integers(2, 12), st.integers(1, 6), st.integers(1, 6), st.integers(1, 6), st.booleans())

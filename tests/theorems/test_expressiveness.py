@@ -32,6 +32,7 @@ def run(X, *heads):
     return an.multi_head_attention(X, X, X, layer(*heads), heads=len(heads))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.claim("thm-subspaces")
 @few
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 3), seeds)
@@ -51,6 +52,7 @@ def test_a_head_reads_a_subspace_and_writes_into_one(k, v, extra, seed):
     assert np.linalg.matrix_rank(np.vstack([O, W[3]]), tol=1e-8) == v, "rows in the row space of W_o"
 
 
+@pytest.mark.slow
 @pytest.mark.claim("thm-subspaces")
 @few
 @given(st.integers(1, 3), st.integers(1, 3), seeds)
@@ -92,6 +94,7 @@ def test_fewer_heads_than_lookups_cannot(n, h, r, sharpness, guided, seed):
     assert ((best - target) ** 2).sum(1).mean() >= (r - h) * (1 - 1 / n) - 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.claim("thm-two-lookups")
 @pytest.mark.parametrize(("n", "r", "h"), [(3, 3, 1), (3, 3, 2), (3, 3, 3), (4, 2, 1), (4, 2, 2), (2, 1, 1)])
 @pytest.mark.parametrize("beta", [0.3, 2.0])
@@ -320,6 +323,7 @@ def test_attention_is_a_random_walk_that_forgets(n, scale, seed):
     compare(limit @ P, limit, name="limit", atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-rank-collapse")
 @few
 @given(st.integers(1, 3), st.sampled_from([1e-3, 0.1, 1.0]), seeds)

@@ -26,6 +26,7 @@ def by_hand(X, params, gates, mask):
     return sum(terms) + params["output"]["bias"]
 
 
+@pytest.mark.slow
 @pytest.mark.claim("eq:head-gates")
 @settings(max_examples=20)
 @given(st.sampled_from([(1, 3, 2), (2, 3, 5), (3, 2, 2), (5, 1, 3)]), st.integers(0, 999))
@@ -70,6 +71,7 @@ def test_the_gradient_of_a_gate_is_already_in_the_gradient_of_the_output_weight(
     compare(twin, np.array(want), name="gate gradients in torch", atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-gate-gradient")
 @settings(max_examples=15)
 @given(st.integers(0, 999))
@@ -84,6 +86,7 @@ def test_away_from_one_the_product_is_the_gate_times_its_gradient(seed):
     compare(heads.gate_gradients(gated, vjp(dO)[-1], 3), gates * slope, name="products", atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-prune-gates")
 @settings(max_examples=20)
 @given(
@@ -122,6 +125,7 @@ def specimen():
     return model.tokens(ids[0]), np.concatenate(P).astype(float)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("ex-linguistic-heads")
 def test_specimens_of_the_kinds(specimen):
     tokens, P = specimen

@@ -320,6 +320,7 @@ def tied(params, h, g):
 heads_and_groups = st.sampled_from([(6, 6), (6, 3), (6, 2), (6, 1), (4, 2)])
 
 
+@pytest.mark.slow
 @pytest.mark.claim("eq:grouped-heads", "lem-tied-heads")
 @few
 @given(seeds, heads_and_groups)

@@ -104,6 +104,7 @@ def matrix_flops(f):
     return counter.get_total_flops()
 
 
+@pytest.mark.slow
 @pytest.mark.claim("prop-multi-head-cost", "eq:multi-head-flops", "errata-heads-not-free")
 @pytest.mark.parametrize(("n", "d"), [(5, 12), (48, 24)])
 def test_matrix_work_does_not_depend_on_the_number_of_heads(n, d, rng):

@@ -99,6 +99,7 @@ def test_no_step_is_longer_than_the_bound(seed, b1, b2, t, eps):
             assert bound(i + 1, b1, b2) <= (1 - b1) / np.sqrt((1 - b2) * (1 - b1**2 / b2)) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-adam-bound")
 @few
 @given(rates, rates, st.integers(1, 25), st.floats(0.2, 5))
@@ -137,6 +138,7 @@ def test_for_gradient_descent_the_penalty_is_a_decay(seed, lr, decay):
     compare(w - lr * gradient, (1 - lr * decay) * w - lr * g, name="the decoupled step", atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-decay-adam")
 @few
 @given(seeds, st.floats(-2, 2), st.floats(0.01, 1))
@@ -152,6 +154,7 @@ def test_the_unit_of_the_loss_enters_the_penalty_and_not_the_decay(seed, log_c, 
         assert np.abs(penalty - path(g, weight_decay=decay, decoupled=False, **options)[0]).max() > 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-decay-adam")
 @few
 @given(st.floats(0.1, 3), st.floats(-4, 0), st.integers(1, 30))

@@ -214,6 +214,7 @@ def test_the_factor_and_the_common_width_are_needed(rng):  # fault: factor 1
         config.update("jaxtyping_disable", False)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("eq:attention-vjp-qk", "eq:attention-vjp-v")
 @given(seed=seeds)
 @quick
@@ -238,6 +239,7 @@ def test_gradients_of_attention(seed):  # fault: dS = P * dP; the factor missing
 # ---- masks ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.claim("eq:masked-scores", "eq:attention-weights")
 @given(seed=seeds)
 @quick
@@ -271,6 +273,7 @@ def test_the_three_interfaces_and_their_two_polarities(seed):  # fault: no inver
     compare(mha(X, X, X, attn_mask=~mask)[0], want, name="True = ignore", atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("eq:masked-scores", "errata-causal-direction")
 @given(seed=seeds, t=st.integers(1, 4))
 @quick

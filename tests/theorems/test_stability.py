@@ -46,6 +46,7 @@ def test_mean_and_variance_of_the_next_covariance(a, b, rng):
     compare(new.var(0), variance / d, name="variance", atol=0.0, rtol=0.04)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-random-layer")
 @pytest.mark.parametrize(("d", "k"), [(4, 1), (4, 3), (32, 3), (4, 256)])
 def test_scores_keep_their_covariance_at_every_width(d, k, rng):
@@ -143,6 +144,7 @@ def squared_lengths(L, d, a, b, draws, rng):
     return (x * x).sum(-1)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-depth-over-width")
 @pytest.mark.parametrize("b", [1.0, 0.8, 0.3])
 def test_moments_of_the_squared_length(b, rng):
@@ -230,6 +232,7 @@ def test_the_drift_of_shaped_attention_is_bounded(g, tau, rng):
     assert np.abs(new.mean(0) - C).max() <= c * rho * (g + g * g / 4) / tau**2 + 5 * new.std(0).max() / draws**0.5
 
 
+@pytest.mark.slow
 @pytest.mark.claim("lem-shaped-drift")
 def test_the_drift_falls_by_four_when_the_temperature_doubles_and_that_of_softmax_stays(rng):
     n, draws = 4, 40_000

@@ -118,6 +118,7 @@ def test_a_tied_table_receives_the_sum(seed):
     check_vjp(lambda p: an.decoder_only(text[:-1], p, HEADS), tied, rng=rng)
 
 
+@pytest.mark.slow
 def test_relative_bias_of_a_stack_receives_the_sum_over_its_layers(rng):
     """One table for all layers: equal to the layers called one by one, each with the bias, cotangents added."""
     params = shapes.random_tree(shapes.encoder_shapes(D, F, 3), rng, 0.6)
