@@ -625,8 +625,15 @@ def test_a_line_can_be_killed_while_another_thread_waits(zygote):
 # How the zygote lives and dies.
 
 
+def lives(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it may end between any two questions about it
+        return False
+
+
 def living(pids):
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    return [pid for pid in pids if lives(pid)]
 
 
 def test_a_dead_zygote_is_noticed_and_takes_all_with_it():
