@@ -118,7 +118,7 @@ FAULTS = [
     ("torch/transformer.py", "params.get(\"source_embeddings\", params[\"embeddings\"])", "params[\"embeddings\"]", "transformer"),
     ("numpy/transformer.py", "encoder_vjp(dM)", "encoder_vjp(dX)", "transformer"),
     ("numpy/embedding.py", "np.add.at(dtable, ids, dX)", "dtable[ids] = dX", "embedding"),
-    ("numpy/bert.py", "return mask[..., None, None, :]", "return mask[..., None, :, None]", "bert"),
+    ("numpy/bert.py", "_require.keys(mask, ids)[..., None, None, :]", "_require.keys(mask, ids)[..., None, :, None]", "bert"),
     ("numpy/bert.py", "- Y * (Y * dY).sum(-1, keepdims=True)", "", "unit_norm"),
     ("numpy/recurrent.py", "dh = dA[..., t, :] @ U.T", "dh = dA[..., t, :] @ U", "rnn"),
     ("torch/attention.py", "~torch.as_tensor(mask, device=S.device)", "torch.as_tensor(mask, device=S.device)", "attention"),
