@@ -75,9 +75,19 @@ def _within_reach(programs, folder, become):
     try:
         subprocess.run([programs / "initdb", "--version"], check=True, capture_output=True, cwd="/", **become)
     except PermissionError:
-        copy = folder / "programs"
-        shutil.copytree(programs.parent, copy, symlinks=True)
-        for path in (copy, *copy.rglob("*")):
+        copy = copied(programs, folder / "programs")
+        for path in ((folder / "programs"), *(folder / "programs").rglob("*")):
             os.chown(path, become["user"], become["group"], follow_symlinks=False)
-        return copy / programs.name
+        return copy
     return programs
+
+
+def copied(programs, folder):
+    """PostgreSQL in another folder, with the libraries that a wheel lays beside its package; returns the programs'."""
+    package = programs.parents[1]
+    target = folder / package.name / programs.parent.name
+    shutil.copytree(programs.parent, target, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, folder / libraries.name)
+    return target / programs.name

@@ -1,7 +1,6 @@
 """Each tool that a machine may lack is found in its place, and a run of the tests without it says so in a line."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -90,9 +89,9 @@ def test_a_variable_names_the_tool_and_set_to_nothing_hides_it(alone, monkeypatc
 def test_postgresql_runs_from_where_its_user_cannot_go(tmp_path, monkeypatch):
     """Started by root it becomes another user, who must not look into root's home."""
     place = tmp_path / "closed"
-    shutil.copytree(tools.postgres().parent, place / "programs", symlinks=True)
+    programs = local_postgres.copied(tools.postgres(), place)
     place.chmod(0o700)
-    monkeypatch.setenv(tools.TOOLS["postgres"], str(place / "programs" / "bin"))
+    monkeypatch.setenv(tools.TOOLS["postgres"], str(programs))
     with local_postgres.server() as create:
         assert create("one").startswith("postgresql+psycopg2://grader@/one?host=")
 
@@ -110,7 +109,6 @@ def session(files, *arguments, **variables):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_with_all_tools_hidden_each_file_says_once_what_it_lacks():
     done = session(FILES, "-m", "needs")
