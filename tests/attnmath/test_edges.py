@@ -248,3 +248,19 @@ class Spy:
             return function(*args, **options)
 
         return call
+
+
+def test_a_foreign_byte_order_is_named_with_its_cure(as_users_call):
+    foreign = np.array([[1.0, 2.0]], ">f8")
+    with pytest.raises(ValueError, match=r"S has dtype >f8; .*its bytes stand in the other order.*S\.astype"):
+        an.softmax(foreign)
+    P, _ = an.softmax(foreign.astype(foreign.dtype.name))
+    assert P[0, 1] / P[0, 0] == pytest.approx(np.e)
+
+
+@WORLDS
+def test_a_bias_of_another_width_is_refused(world, as_users_call):
+    leaf = {"weight": np.ones((3, 4)), "bias": np.ones(1)}  # it would broadcast
+    lift = torch.from_numpy if world is at else np.asarray
+    with pytest.raises(ValueError, match=r"shape \(3, 4\) and a bias of shape \(1,\); expected a bias as wide"):
+        world.affine(lift(np.ones((2, 3))), map_tree(lift, leaf))
