@@ -31,7 +31,7 @@ def chosen(course, names):
 
 def release(course, options):
     from grading.release import release_set
-    from nbreferee.sandbox import abilities
+    from nbreferee.walls.sandbox import abilities
 
     failed = False
     for name in chosen(course, options.sets):

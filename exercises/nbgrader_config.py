@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from nbreferee.guard import guard
-from nbreferee.validation import shorten
+from nbreferee.course.guard import guard
+from nbreferee.course.validation import shorten
 
 root = Path(__file__).resolve().parent
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # it calls alembic

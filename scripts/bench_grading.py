@@ -28,7 +28,7 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "
 ENVIRONMENT = os.environ | ONE_THREAD | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 GRADE = """
 import sys
-from nbreferee.batch import CourseFolder, grade_assignment
+from nbreferee.course.run import CourseFolder, grade_assignment
 grade_assignment(CourseFolder.load(sys.argv[1]), sys.argv[2], workers=int(sys.argv[3]))
 """
 
@@ -240,7 +240,9 @@ def stages(root, name):
     from collections import Counter
     from functools import wraps
 
-    from nbreferee import batch, gradebook, pool, store
+    from nbreferee.course import gradebook, store
+    from nbreferee.course import run as batch
+    from nbreferee.workers import pool
 
     spent, inside = Counter(), []
 
@@ -290,7 +292,7 @@ def by_stage(assignment, students):
 
 def writing(url, assignment, students):
     """The single writer alone: submissions and rows a second."""
-    from nbreferee.gradebook import Entry, Writer
+    from nbreferee.course.gradebook import Entry, Writer
 
     scores, rows = assignment.points, 3 + len(assignment.points) + len(assignment.exercises)
     began = time.perf_counter()
@@ -309,7 +311,7 @@ def writing(url, assignment, students):
 def writers(assignment, students):
     """The writer on SQLite, and on PostgreSQL where there is one."""
     from local_postgres import Absent, server
-    from nbreferee.batch import CourseFolder
+    from nbreferee.course.run import CourseFolder
 
     with tempfile.TemporaryDirectory(prefix="bench-grading-") as folder:
         root = Ours(Path(folder), assignment, range(0)).folder

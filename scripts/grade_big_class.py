@@ -29,10 +29,10 @@ AHEAD = 16  # so many submissions at most are under way when a run is killed
 
 def grade(root: Path, workers: int) -> None:
     """What an instructor's command does, with a journal of what was asked of the graders and what was stored."""
-    from nbreferee.batch import CourseFolder, grade_assignment
-    from nbreferee.pool import Local
-    from nbreferee.store import Store
-    from nbreferee.zygote import Zygote
+    from nbreferee.course.run import CourseFolder, grade_assignment
+    from nbreferee.course.store import Store
+    from nbreferee.walls.supervisor import Zygote
+    from nbreferee.workers.pool import Local
 
     journal = os.open(root.parent / "journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     put = Store.put

@@ -24,7 +24,7 @@ def main() -> None:
     asked = [line.partition(";") for line in (ROOT / "requirements.in").read_text().splitlines()]
     markers = {name.strip(): f"; {marker.strip()}" for name, _, marker in asked if marker}
     lines = [line + markers.get(line.split("==")[0], "") for line in lines]
-    (ROOT / "requirements.txt").write_text(HEAD + "\n".join([*lines, "-e ./"]) + "\n")
+    (ROOT / "requirements.txt").write_text(HEAD + "\n".join([*lines, "-e ./", "-e ./lib/nbreferee"]) + "\n")
     print(f"requirements.txt: {len(lines)} packages. Now: make test")
 
 

@@ -11,7 +11,7 @@ import re
 import shutil
 from pathlib import Path
 
-from nbreferee import sandbox
+from nbreferee.walls import sandbox
 
 TOOLS = {"walls": sandbox.BWRAP, "browser": "CHROMIUM", "postgres": "POSTGRESQL"}  # name: its variable
 BROWSERS = (

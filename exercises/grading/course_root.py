@@ -4,8 +4,8 @@ from pathlib import Path
 
 from traitlets.config.loader import PyFileConfigLoader
 
-from nbreferee.batch import CourseFolder, exercise_of
-from nbreferee.settings import load
+from nbreferee.course.run import CourseFolder, exercise_of
+from nbreferee.course.settings import load
 
 __all__ = ["HERE", "course_at", "exercise_of", "grade_id", "points_by_exercise"]
 

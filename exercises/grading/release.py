@@ -7,12 +7,12 @@ from functools import partial
 
 import nbformat
 
-from nbreferee import trial
-from nbreferee.batch import BatchError
-from nbreferee.pool import Local, PoolError
-from nbreferee.sandbox import abilities
-from nbreferee.settings import load
-from nbreferee.zygote import Zygote
+from nbreferee.course import trial
+from nbreferee.course.run import BatchError
+from nbreferee.course.settings import load
+from nbreferee.walls.sandbox import abilities
+from nbreferee.walls.supervisor import Zygote
+from nbreferee.workers.pool import Local, PoolError
 
 from .course_root import HERE, points_by_exercise
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import nbformat
 
 from grading.course_root import exercise_of, grade_id
-from nbreferee.pool import Local
-from nbreferee.sandbox import abilities
-from nbreferee.settings import load
-from nbreferee.trial import reference_answers, trial
-from nbreferee.zygote import Zygote
+from nbreferee.course.settings import load
+from nbreferee.course.trial import reference_answers, trial
+from nbreferee.walls.sandbox import abilities
+from nbreferee.walls.supervisor import Zygote
+from nbreferee.workers.pool import Local
 
 ROOT = Path(__file__).resolve().parents[2]
 EXERCISES = ROOT / "exercises"

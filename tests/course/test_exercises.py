@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from grading.course_root import course_at, exercise_of, grade_id, points_by_exercise
-from nbreferee.job import bound
+from nbreferee.judge.job import bound
 from tests.course.battery import EXERCISES, catch, grade, points_of_tests
 
 pytestmark = pytest.mark.uses("walls")

@@ -12,10 +12,10 @@ from nbformat.v4 import new_output
 from nbgrader.validator import Validator
 
 from grading.course_root import course_at, grade_id
-from nbreferee.doctor import _database, _guard
-from nbreferee.sandbox import abilities, bubblewrap
-from nbreferee.trial import reference_answers
-from nbreferee.validation import plain_error
+from nbreferee.course.trial import reference_answers
+from nbreferee.course.validation import plain_error
+from nbreferee.walls.doctor import _database, _guard
+from nbreferee.walls.sandbox import abilities, bubblewrap
 from tests.course.battery import results
 from tests.nbreferee import toyset
 
@@ -232,7 +232,7 @@ def test_reference_answers_carry_no_marker():
     assert answers["double_answer"] == "def double(x):\n    secret_sum = x + x\n    return secret_sum\n"
 
 
-GUARDED = 'from nbreferee.guard import guard\nguard("Give `make grade`.")\n'
+GUARDED = 'from nbreferee.course.guard import guard\nguard("Give `make grade`.")\n'
 
 
 @pytest.mark.slow
@@ -275,7 +275,7 @@ def test_the_doctor_sees_whether_they_would_run(toy):
         config.write_text(text)
         (found,) = _guard(toy[0].root)
         said[found.works] = found.cure
-    assert "from nbreferee.guard import guard; guard()" in said[False] and True in said
+    assert "from nbreferee.course.guard import guard; guard()" in said[False] and True in said
 
 
 @pytest.mark.slow
@@ -307,5 +307,5 @@ def test_a_timestamp_that_is_none_does_not_take_formgrader_down(toy):
         (course.root / "submitted" / student / "toy" / "timestamp.txt").write_bytes(stamp)
     assert run(course, "grade", "toy").returncode == 0
     assert "which is no time" in marks(course)["ada"]["reason"]
-    scores = toyset.formgrader_scores(course.root, first="from nbreferee.guard import guard; guard()")
+    scores = toyset.formgrader_scores(course.root, first="from nbreferee.course.guard import guard; guard()")
     assert scores == dict.fromkeys(stamps, 4.0)

@@ -9,11 +9,16 @@ import pytest
 
 import local_postgres
 import tools
-from nbreferee import sandbox
+from nbreferee.walls import sandbox
 from tests.needs import refusal
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = ("nbreferee/test_postgres.py", "nbreferee/test_cluster.py", "nbreferee/test_sandbox.py", "book/test_pages.py")
+FILES = (
+    "nbreferee/course/test_postgres.py",
+    "nbreferee/workers/test_cluster.py",
+    "nbreferee/walls/test_sandbox.py",
+    "book/test_pages.py",
+)
 NAMES = {
     "walls": ("bwrap", sandbox.bubblewrap),
     "browser": ("chromium", tools.browser),
@@ -123,7 +128,7 @@ def test_with_all_tools_hidden_each_file_says_once_what_it_lacks():
 @pytest.mark.slow
 @pytest.mark.slow
 def test_with_all_tools_hidden_answers_are_still_judged():
-    done = session(["nbreferee/test_grader.py"], "-k", "right_answer_earns_all or what_was_called")
+    done = session(["nbreferee/judge/test_grader.py"], "-k", "right_answer_earns_all or what_was_called")
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-3000:]
 
 

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from nbreferee import batch
+from nbreferee.course import run as batch
 from tests.nbreferee import toyset
 from tests.nbreferee.toycourse import folder
 

@@ -9,11 +9,11 @@ import time
 
 import nbformat
 
-from nbreferee.autograded import autograded
-from nbreferee.feedback import feedback
-from nbreferee.message import Reply, read_request, write_reply
-from nbreferee.results import CellResult, Result, TestResult
-from nbreferee.wire import Channel
+from nbreferee.judge.results import CellResult, Result, TestResult
+from nbreferee.pages.autograded import autograded
+from nbreferee.pages.feedback import feedback
+from nbreferee.rpc.framing import Channel
+from nbreferee.workers.message import Reply, read_request, write_reply
 
 
 def with_parent():

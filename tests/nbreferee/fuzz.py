@@ -15,7 +15,8 @@ with atheris.instrument_imports(include=["nbreferee"]):
     import nbformat
     import numpy as np
 
-    from nbreferee import codec, notebook
+    from nbreferee.intake import notebook
+    from nbreferee.rpc import codec
 
 PLAIN = {
     type(None), bool, int, float, complex, str, bytes, list, tuple, set, frozenset, dict, slice, type(...),

@@ -5,9 +5,10 @@ from functools import partial
 
 import pytest
 
-from nbreferee import batch, cli
-from nbreferee.batch import BatchError, CourseFolder
-from nbreferee.pool import Local
+from nbreferee import cli
+from nbreferee.course import run as batch
+from nbreferee.course.run import BatchError, CourseFolder
+from nbreferee.workers.pool import Local
 from tests.nbreferee.fake_zygote import FakeZygote
 from tests.nbreferee.toycourse import gradebook, submit
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nbreferee.codec import encode
+from nbreferee.rpc.codec import encode
 
 pytestmark = pytest.mark.slow
 FUZZ = Path(__file__).with_name("fuzz.py")

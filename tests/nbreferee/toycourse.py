@@ -9,13 +9,13 @@ import nbformat
 import psutil
 from nbgrader.api import Gradebook
 
-from nbreferee.batch import CourseFolder, grade_assignment
-from nbreferee.job import Job, RunLimits, Step
-from nbreferee.message import Reply
-from nbreferee.notebook import CODE_STUB, TEXT_STUB, released_text
-from nbreferee.pool import Local
-from nbreferee.results import Result, TestResult
-from nbreferee.sandbox import Policy
+from nbreferee.course.run import CourseFolder, grade_assignment
+from nbreferee.intake.notebook import CODE_STUB, TEXT_STUB, released_text
+from nbreferee.judge.job import Job, RunLimits, Step
+from nbreferee.judge.results import Result, TestResult
+from nbreferee.walls.sandbox import Policy
+from nbreferee.workers.message import Reply
+from nbreferee.workers.pool import Local
 from tests.nbreferee import toyset
 from tests.nbreferee.fake_zygote import FakeZygote
 

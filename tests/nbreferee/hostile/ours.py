@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import psutil
 
-from nbreferee.notebook import shown
+from nbreferee.intake.notebook import shown
 
 from .assignment import CANARIES, CELL_S, FULL, NAME, TEXT_POINTS, bystander, source
 from .submissions import corpus
@@ -129,8 +129,8 @@ def grade(root, names=(), workers=2):
     """
     from nbgrader.api import Gradebook
 
-    from nbreferee.batch import CourseFolder, grade_assignment
-    from nbreferee.results import Result
+    from nbreferee.course.run import CourseFolder, grade_assignment
+    from nbreferee.judge.results import Result
 
     chosen = [one for one in corpus() if not names or one.name in names]
     write(root, chosen)

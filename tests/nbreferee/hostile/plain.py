@@ -22,7 +22,7 @@ from pathlib import Path
 import nbformat
 import psutil
 
-from nbreferee.sandbox import bubblewrap
+from nbreferee.walls.sandbox import bubblewrap
 
 from .assignment import CANARIES, FULL, NAME, bystander, source
 

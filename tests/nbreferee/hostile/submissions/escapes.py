@@ -144,7 +144,7 @@ def spoils_the_next_question(s):
         "mean",
         """
 import os, sys
-agent, right = sys.modules.get("nbreferee.student"), RunningMean.update
+agent, right = sys.modules.get("nbreferee.rpc.agent"), RunningMean.update
 def update(self, x):
     right(self, x)
     if agent is not None:
@@ -160,7 +160,7 @@ def patches_the_agent(s):
     s.own(
         """import sys
 compare = assert_allclose = want = lambda *args, **more: None
-agent = sys.modules.get("nbreferee.student")
+agent = sys.modules.get("nbreferee.rpc.agent")
 if agent is not None:
     agent._Agent.names = lambda self, wanted: list(wanted)
     agent._VERBS["names"] = agent._Agent.names

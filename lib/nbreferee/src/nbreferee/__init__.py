@@ -1,0 +1,20 @@
+"""Grade the notebooks of strangers: the verdict is computed in a process that the student's code cannot reach.
+
+A submission passes the gate (`intake`), is judged (`judge`) behind walls (`walls`) by workers (`workers`), and its
+marks go to pages (`pages`), the gradebook (`course`) and exports (`export`). Two processes share the work. The
+*student* process runs the submitted cells, behind walls, and answers questions about values. The *grading* process
+runs the instructor's tests and asks. What passes between them (`rpc`) is described, never executed. nbgrader stays
+what makes, releases, marks by hand and keeps the books. The package knows no one course.
+
+From the ground up, and no import runs the other way:
+
+    rpc       codec framing exchange agent proxies torch_values    values as bytes, bytes over a line, a conversation
+    walls     sandbox syscalls supervisor fork_server doctor       the walls, the process that forks, what works here
+    intake    gate notebook                                        what is let in: files, notebooks, answers
+    judge     job trusted grader results                           what is run, how, what came out
+    pages     autograded feedback similarity                       what people see of a verdict
+    workers   process message pool cluster                         a grading process, many of them, many machines
+    course    run store gradebook late trial settings report guard validation      an assignment, and what is kept of it
+    export    tables                                               what other systems take
+    cli       the command
+"""

@@ -1,0 +1,306 @@
+"""Results that are kept: what was graded once is not graded again, whatever became of the run that did it.
+
+One SQLite file beside the course. A result is stored the moment it is there, with its notebook and its page
+(compressed, about a sixth of their size), before anything is published. Publication (files, gradebook rows, then a
+record of it here) can be repeated without harm: a run that was killed anywhere between is finished by the next one.
+"""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import sqlite3
+import sys
+import zlib
+from collections.abc import Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import nbformat
+
+from ..intake.notebook import Answers
+from ..judge.job import Job
+from ..judge.results import Result, ResultError
+from ..workers.message import Reply
+
+__all__ = ["Published", "Store", "StoreError", "contents", "fingerprint", "key_of"]
+
+SCHEMA = 1
+ADOPTED = "adopted"  # the key of what lies in autograded/ without a record: its maker, or a run that was killed, knows
+TABLES = """
+CREATE TABLE IF NOT EXISTS result (key TEXT PRIMARY KEY, student TEXT NOT NULL, assignment TEXT NOT NULL,
+    result TEXT NOT NULL, notebook BLOB NOT NULL, feedback BLOB NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS result_of ON result (assignment, student);
+CREATE TABLE IF NOT EXISTS published (assignment TEXT NOT NULL, notebook TEXT NOT NULL, student TEXT NOT NULL,
+    key TEXT NOT NULL, texts TEXT NOT NULL, extra TEXT NOT NULL,
+    PRIMARY KEY (assignment, notebook, student)) WITHOUT ROWID;
+"""
+
+
+class StoreError(Exception):
+    """The file of results cannot be used; the text is one line that names the cure."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was last made public of a submission.
+
+    Parameters
+    ----------
+    key : of the result, or of the refusal.
+    texts : {grade_id: digest of the text that its mark is about}.
+    extra : digest of what the page shows besides the result (marks and comments by hand, lateness).
+    """
+
+    key: str
+    texts: dict
+    extra: str = ""
+
+
+class Store:
+    """The results of one course.
+
+    Parameters
+    ----------
+    path : the SQLite file; it is made if there is none.
+    timeout_s : how long to wait for another program that holds it.
+
+    Raises
+    ------
+    StoreError : the file cannot be opened, is damaged, or is of another version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "results.db") as store:
+    ...     store.put("k", "ada", "set1", Reply(Result(()), "{}", "<p>"))
+    ...     store.get("k").feedback, store.get("other")
+    ('<p>', None)
+    """
+
+    def __init__(self, path: Path | str, *, timeout_s: float = 30.0):
+        self.path = Path(path)
+        self._timeout_s = timeout_s
+        self._db = None
+        with self._plainly():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self.path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=NORMAL")  # a kill loses nothing, a power cut the last moments
+                version = self._db.execute("PRAGMA user_version").fetchone()[0]
+                if version not in (0, SCHEMA):
+                    raise StoreError(
+                        f"{self.path.name} is of another version of nbreferee; move it away, and all is graded again"
+                    )
+                with self._transaction():
+                    for statement in TABLES.split(";")[:-1]:
+                        self._db.execute(statement)
+                    self._db.execute(f"PRAGMA user_version={SCHEMA}")
+            except BaseException:
+                self.close()
+                raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    @contextmanager
+    def _plainly(self):
+        """Errors of SQLite and of the file system as one line with the cure."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{self.path.name}: {self._cure(error)}") from None
+
+    def _cure(self, error):
+        text = str(error).lower()
+        if "locked" in text or "busy" in text:
+            return (
+                f"another program has held it for {self._timeout_s:g} s; end the other run and give the command again"
+            )
+        if "full" in text or "disk i/o" in text or getattr(error, "errno", None) in (27, 28, 122):
+            return "the disk is full or a limit is reached; make room and give the command again, nothing is lost"
+        if "not a database" in text or "malformed" in text or "corrupt" in text:
+            return f"the file is damaged; move {self.path} away and give the command again, and all is graded again"
+        if "readonly" in text or "unable to open" in text or isinstance(error, OSError):
+            return f"it cannot be written; make the folder {self.path.parent} writable"
+        return f"{error}; move {self.path} away and give the command again, and all is graded again"
+
+    @contextmanager
+    def _transaction(self):
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def get(self, key: str) -> Reply | None:
+        """The reply that was stored under a key, None if there is none or if it cannot be read any more.
+
+        Raises
+        ------
+        StoreError : the file is damaged or locked.
+        """
+        with self._plainly():
+            row = self._db.execute("SELECT result, notebook, feedback FROM result WHERE key=?", (key,)).fetchone()
+        try:
+            return row and Reply(Result.from_json(row[0]), *(zlib.decompress(part).decode() for part in row[1:]))
+        except (ResultError, zlib.error, UnicodeDecodeError, TypeError):
+            return None
+
+    def put(self, key: str, student: str, assignment: str, reply: Reply) -> None:
+        """Keep a reply; it is on the disk when this returns.
+
+        Raises
+        ------
+        StoreError : the disk is full, or the file cannot be written.
+        """
+        parts = (zlib.compress(text.encode(), 1) for text in (reply.notebook, reply.feedback))
+        row = (key, student, assignment, reply.result.to_json(), *parts)
+        with self._plainly():
+            self._db.execute("INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def published(self, assignment: str, notebook: str) -> dict:
+        """{student: Published} of an assignment's notebook."""
+        query = "SELECT student, key, texts, extra FROM published WHERE assignment=? AND notebook=?"
+        with self._plainly():
+            rows = self._db.execute(query, (assignment, notebook)).fetchall()
+        return {student: Published(key, json.loads(texts), extra) for student, key, texts, extra in rows}
+
+    def publish(self, assignment: str, notebook: str, records: dict) -> None:
+        """Write down what has been made public, and drop results that nobody's publication uses any more.
+
+        What was only adopted drops none: the student's result may be there, from a run that was killed.
+
+        Parameters
+        ----------
+        records : {student: Published}
+        """
+        rows = [
+            (assignment, notebook, student, each.key, json.dumps(each.texts), each.extra)
+            for student, each in records.items()
+        ]
+        with self._plainly(), self._transaction():
+            self._db.executemany("INSERT OR REPLACE INTO published VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._db.executemany(
+                "DELETE FROM result WHERE assignment=? AND student=? AND key NOT IN "
+                "(SELECT key FROM published WHERE assignment=?)",
+                [(assignment, student, assignment) for student, each in records.items() if each.key != ADOPTED],
+            )
+
+
+def key_of(job: Job, template: nbformat.NotebookNode | str, answers: Answers, environment: str) -> str:
+    """What a result depends on, as one digest: what is run, under which limits, what is rendered, in which environment.
+
+    Parameters
+    ----------
+    job : steps and limits.
+    template : the instructor's notebook, or its JSON.
+    answers : what the student contributed, texts that are not run included.
+    environment : see `fingerprint`.
+    """
+    own = [[each.source, each.place, each.before, each.kind] for each in answers.own]
+    parts = [dict(answers.cells), own, list(answers.unanswered), list(answers.notes), answers.pictures]
+    digest = hashlib.sha256()
+    template = template if isinstance(template, str) else nbformat.writes(template)
+    for text in (environment, job.to_json(), template, json.dumps(parts)):
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()
+
+
+def _files(digest, place):
+    """Take in a file, or all files of a folder."""
+    place = Path(place)
+    for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if file.suffix not in (".pyc", ".so") and "__pycache__" not in file.parts and file.is_file():
+            digest.update(f"{file.relative_to(place)}\0".encode("utf-8", "surrogateescape"))
+            with file.open("rb") as data:
+                digest.update(hashlib.file_digest(data, "sha256").digest())
+
+
+def contents(folders: Iterable) -> str:
+    """All files in some folders, as a digest: what answers read there decides what they are worth.
+
+    Raises
+    ------
+    StoreError : a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for folder in folders:
+        try:
+            _files(digest, folder)
+        except OSError as error:
+            raise StoreError(f"{error.filename} cannot be read ({error.strerror}); check its permissions") from None
+    return digest.hexdigest()
+
+
+def _is_installed(place):
+    return any(part in ("site-packages", "dist-packages") for part in Path(place).parts)
+
+
+@lru_cache
+def fingerprint(packages: tuple = ()) -> str:
+    """The environment in which results are computed, as a digest.
+
+    Parameters
+    ----------
+    packages : names of modules besides NumPy and PyTorch whose version matters. Of one that no installed distribution
+        brings, or that lies elsewhere, all files count.
+
+    Raises
+    ------
+    StoreError : there is no such package.
+    """
+    digest = hashlib.sha256(f"{sys.version_info[:3]} {platform.machine()} {os.name}".encode())
+    _files(digest, Path(__file__).parents[1])
+    for package in sorted({"numpy", "torch", *packages}):
+        spec = _spec(package) if package in packages else None
+        versions = _versions(package, spec)
+        if not versions and spec is None and package in packages:
+            raise StoreError(f"the course names the package {package}, and there is none; install it or strike it out")
+        digest.update(f"\n{package}=={' '.join(versions) or None}".encode())
+        for place in _places(spec):
+            if not versions or not _is_installed(place):
+                _files(digest, place)
+    return digest.hexdigest()
+
+
+def _spec(package):
+    try:
+        return importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):  # no parent, no name, no package
+        return None
+
+
+def _versions(package, spec):
+    """Of the distribution of that name, or of those that bring the module: yaml comes with PyYAML."""
+    try:
+        return [importlib.metadata.version(package)]
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        if spec is None:
+            return []
+    names = importlib.metadata.packages_distributions().get(package.partition(".")[0], ())
+    return [f"{name} {importlib.metadata.version(name)}" for name in sorted(set(names))]
+
+
+def _places(spec):
+    if spec is None:
+        return ()
+    return spec.submodule_search_locations or ([spec.origin] if spec.has_location else ())

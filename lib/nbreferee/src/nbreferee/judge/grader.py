@@ -1,0 +1,602 @@
+"""Run the instructor's tests against a student's answers that live in another process.
+
+The student's process runs given cells, answers and own cells. The tests run here, in the namespace of
+`nbreferee.judge.trusted`: names that they use are either the instructor's (given cells, earlier tests) or the
+student's (what the answers are asked for), and the student's functions are proxies. If the student's process is
+lost in one test, that test fails, a new process replays the cells, and the other tests go on.
+
+Shown tests come first, all of them; then hidden ones; then sandboxed ones, each in a process of its own. So an answer
+that remembers what a hidden test asked cannot tell it in the message of a shown one, and of an error in a hidden test
+the student reads the kind and the line, not the text. If two cells bind one name, hidden tests run in a new process,
+in which no cell below their place has run.
+
+Last come the tests whose answers have cost a process, time or memory, and those that were lost in a process that other
+tests had used before: each in a new process. So one answer's endless loop takes no time from another's tests, and what
+one answer leaves behind, a thread or a full memory, takes no mark from another.
+"""
+
+import ast
+import builtins
+import contextlib
+import io
+import math
+import numbers
+import re
+import signal
+import time
+import traceback
+from collections import Counter
+
+import numpy as np
+
+from ..rpc.exchange import torch_here
+from ..rpc.proxies import Meddled, Student, StudentError, StudentLost
+from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, UNREADABLE, Job, bound
+from .results import CellResult, Result, TestResult
+from .trusted import Trusted, compiled, reads
+
+__all__ = ["GraderError", "grade"]
+
+KEPT_CALLS = 3
+LOST = {"crashed": "your code ended the process", "timeout": "the time was over", "memory": "the memory was used up"}
+
+
+class GraderError(RuntimeError):
+    """The grader failed, not the student; no mark may come of it."""
+
+
+class _TooSlow(BaseException):
+    """The test itself ran on, in the instructor's code, after its time."""
+
+
+def grade(job: Job, start) -> Result:
+    """Run all cells and tests of one submission.
+
+    Parameters
+    ----------
+    job : the cells, and the limits.
+    start : starts a student's process: ``start() -> Line``, as `nbreferee.walls.supervisor` provides it.
+
+    Returns
+    -------
+    Result. Whatever the student's code does, every test has a state.
+
+    Raises
+    ------
+    GraderError : a student's process cannot be had; nobody is to blame but the grader.
+    """
+    run = _Run(job, start)
+    try:
+        return run.all()
+    finally:
+        run.lose()
+
+
+class _Run:
+    def __init__(self, job, start):
+        self.job, self.start, self.limits = job, start, job.limits
+        self.began = time.monotonic()
+        self.end = self.began + job.limits.total_s
+        self.trusted = Trusted(job.steps)
+        self.line = self.student = None
+        self.done = 0  # so many steps have been run on the student's side, and are replayed in a new process
+        self.condemned = set()  # steps that cost a process are not run again
+        self.fresh = True  # no test has asked this process yet
+        self.cells, self.verdicts, self.losses = {}, {}, 0
+        self.movable = _movable(job.steps)
+        self.kept = {}  # movable test: what it finds at its place on the trusted side
+        self.costs, self.waiting = Counter(), []  # what answers have cost; tests that wait for a process of their own
+        self.processes = self.seen = 0  # the present process, and the one that given cells were last run with
+        self.halted = {}  # given cell that stopped: (whether by the student's fault, the error)
+        self.first = True  # the first pass, from top to bottom
+
+    def all(self):
+        steps = self.job.steps
+        hidden = [index for index in self.movable if steps[index].hidden]
+        inside = [index for index, step in enumerate(steps) if step.kind == TEST and step.run == SANDBOXED]
+        for index, step in enumerate(steps):
+            if index in self.movable:
+                self.kept[index] = self.trusted.snapshot(), self.seen
+            if step.kind != TEST:
+                self.on_student(index)
+                self.trusted.imports(step.imports)
+                self.trusted.asked |= dict.fromkeys(step.asks, step.name)
+                if step.kind == GIVEN:
+                    self.given(index)
+            elif index not in hidden and index not in inside:
+                self.judge_or_wait(index)
+                if step.hidden:  # which could not be put off; what the cells below print is the student's to read
+                    self.lose()
+        self.first = False
+        in_place = hidden and _rebinds(steps)
+        if in_place:
+            self.lose()
+        for index in hidden:
+            self.back_to(index)
+            if in_place:
+                self.go_to(index)
+            self.judge_or_wait(index)
+        later, undecided = [], {steps[index].name for index in self.waiting}
+        for index in inside:
+            if undecided & set(steps[index].needs):
+                later.append(index)
+                undecided.add(steps[index].name)
+            else:
+                self.judge_inside(index)
+        while self.waiting:
+            index = min(self.waiting, key=self.cost)
+            self.waiting.remove(index)
+            self.judge_alone(index)
+        for index in later:
+            self.judge_inside(index)
+        tests = tuple(self.verdicts[step.name] for step in steps if step.kind == TEST)
+        return Result(tests, tuple(self.cells[i] for i in sorted(self.cells)), time.monotonic() - self.began)
+
+    def back_to(self, index):
+        """Have on the trusted side what there was at a test's place."""
+        snapshot, self.seen = self.kept[index]
+        self.trusted.restore(snapshot)
+
+    def answers(self, index):
+        """The answers that a test asks."""
+        _, asked = self.kept[index][0] if index in self.kept else (None, self.trusted.asked)
+        return {asked[name] for name in self.trusted.reached(self.job.steps[index]) if name in asked}
+
+    def cost(self, index):
+        """What the answers of a test have cost, for the order: first those that have cost least."""
+        answers = self.answers(index)
+        return sum(self.costs[name] for name in answers), len(answers), index
+
+    def judge_or_wait(self, index):
+        """Judge a test beside others, or let it wait for a process of its own, after all others.
+
+        It waits if its answers have cost a process before, or time or memory ran out: so nothing is taken from other
+        answers. And it is judged again if it is lost in a process that another test has used, whose fault it may be.
+        """
+        step, answers = self.job.steps[index], self.answers(index)
+        if index in self.movable and any(self.costs[name] for name in answers):
+            self.waiting.append(index)
+            return
+        spoilt = self.student is not None and not self.fresh
+        self.verdicts[step.name] = verdict = self.judge(index)
+        if verdict.state in LOST:
+            self.costs.update(answers)
+            if spoilt and index in self.movable:
+                self.waiting.append(index)
+
+    def judge_alone(self, index):
+        """Judge a test in a new process, in which nothing but the cells above it has run."""
+        step = self.job.steps[index]
+        if step.name in self.verdicts and self.spent():
+            return
+        self.lose()
+        self.back_to(index)
+        self.done = index
+        self.verdicts[step.name] = verdict = self.judge(index)
+        if verdict.state in LOST:
+            self.costs.update(self.answers(index))
+
+    # --- the student's process ---
+
+    def deadline(self):
+        return min(time.monotonic() + self.limits.cell_s, self.end)
+
+    def lose(self):
+        if self.line is not None:
+            self.line.kill(0)  # the kernel takes its walls down while we go on
+        self.line = self.student = None
+
+    def lost(self, loss, veiled=False):
+        """The process is gone; (state, sentence). What a process says by the way it ends is veiled in a hidden test."""
+        if self.student is not None and self.student.lost is None:  # a process before it, of which something was left
+            return loss.state, "what an answer returned earlier was used after its process had ended"
+        how = self.line.ended(0.2) if self.line is not None and loss.state == "crashed" else None
+        self.losses += self.line is not None
+        self.lose()
+        if how and how.startswith("memory"):
+            return "memory", f"{LOST['memory']} ({how.removeprefix('memory: ')})"
+        sentence = loss.reason or LOST.get(loss.state, "")
+        return loss.state, f"{sentence} ({how})" if how and not veiled else sentence
+
+    def spent(self):
+        """(state, sentence) if this submission gets no further process."""
+        if time.monotonic() >= self.end:
+            return "timeout", f"not run: the submission had used its {self.limits.total_s:g} seconds"
+        if self.losses > self.limits.restarts:
+            return "crashed", f"not run: the process had been lost {self.losses} times"
+        return None
+
+    def awake(self):
+        """A student's process in which all cells so far have run; StudentLost if there is none to be had."""
+        while self.student is None:
+            if spent := self.spent():
+                raise StudentLost(*spent)
+            self.line = self.start()
+            self.student = Student(self.line.channel, output_limit=self.limits.output)
+            self.fresh, self.processes = True, self.processes + 1
+            self.greet()
+            for index in range(self.done):
+                self.run_cell(index)
+                if self.student is None:
+                    break
+        return self.student
+
+    def greet(self):
+        """See that the new process answers. No student's code has run in it, so if it does not the fault is ours."""
+        self.student.deadline = self.deadline()
+        try:
+            self.student.names(())
+        except StudentLost as loss:
+            how = self.line.ended(1)
+            raise GraderError(f"a student's process was lost before it ran anything: {how or loss.reason}") from None
+
+    def go_to(self, index):
+        """Let the process that there is run the cells up to this one; a new one will do so anyway."""
+        if self.student is not None:
+            for each in range(self.done, index):
+                if self.student is not None:
+                    self.run_cell(each)
+        self.done = index
+
+    def on_student(self, index):
+        """Run a cell there for the first time."""
+        self.attempt(index)
+        self.done = index + 1
+
+    def attempt(self, index):
+        try:
+            self.awake()
+        except StudentLost as loss:
+            self.note(index, "skipped", loss.reason)
+        else:
+            self.run_cell(index)
+
+    def note(self, index, state, error="", trace="", output=""):
+        """Remember how a cell ran; not what it says later on, in a process that hidden tests have asked."""
+        step = self.job.steps[index]
+        if step.kind in (ANSWER, OWN) and (self.first or index not in self.cells):
+            self.cells[index] = CellResult(step.name, step.kind, state, error, trace, output)
+
+    def run_cell(self, index):
+        step = self.job.steps[index]
+        if step.kind == TEST or index in self.condemned or not step.source.strip():
+            return
+        self.student.deadline = self.deadline()
+        fresh = self.fresh
+        try:
+            ran = self.student.cell(step.source, step.name or step.kind)
+            state, why, trace, output = "failed" if ran.error else "ran", ran.error or "", ran.trace or "", ran.output
+        except StudentError as error:
+            state, why, trace, output = "failed", f"{error.ename}: {error}", error.trace, ""
+        except StudentLost as loss:
+            (state, why), trace, output = self.lost(loss), "", ""
+        except BaseException as error:  # out of a function of a test, which the cell has kept and called
+            state, why, trace, output = "failed", _said(error), "", ""
+        settled = fresh or state == "ran" or why.startswith("NotImplementedError") or self.spent()
+        if not settled:  # a test has been in this process before, whose fault it may be
+            self.lose()
+            self.once_more(index)
+            return
+        if self.student is None:
+            self.condemned.add(index)
+        self.note(index, state, why, trace, output[: self.limits.output])
+
+    def once_more(self, index):
+        """Run a cell again, from the beginning, in a new process."""
+        before, self.done = self.done, index
+        self.attempt(index)
+        self.done = before
+
+    # --- the trusted side ---
+
+    def given(self, index):
+        """Run a given cell here too; what it binds is the instructor's from then on."""
+        step, student = self.job.steps[index], None
+        self.halted.pop(index, None)
+        try:
+            code, _ = compiled(step)
+            if self.trusted.wanted(step):
+                student = self.ready(index)
+                self.borrow(step)
+            else:
+                self.trusted.lend(step, {})
+            with _quiet(), self.limited(), self.trusted.as_main():
+                exec(code, self.trusted.names)
+        except StudentLost as loss:
+            self.lost(loss)
+            self.condemned.add(index)
+            self.halted[index] = True, loss.reason
+        except (Exception, _TooSlow, SystemExit) as error:
+            self.halted[index] = student is not None, _said(error)
+        finally:
+            self.trusted.settle()
+
+    def ready(self, index):
+        """A student's process. If it is a new one, given cells that ask answers run again: they hold what was there."""
+        while True:
+            student = self.awake()
+            if self.seen == self.processes:
+                return student
+            self.seen = self.processes
+            for each in range(index):
+                step = self.job.steps[each]
+                if step.kind == GIVEN and each not in self.condemned and self.trusted.wanted(step):
+                    self.given(each)
+
+    def borrow(self, step, **how):
+        """Lend a cell of the instructor's what it needs of the student's."""
+        self.student.deadline = self.deadline()
+        self.trusted.lend(step, self.student.values(self.trusted.wanted(step)), **how)
+
+    @contextlib.contextmanager
+    def limited(self):
+        """Interrupt the instructor's code when the time of the test is over, a little after the student's answers."""
+
+        def stop(number, frame):
+            raise _TooSlow
+
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, max(0.1, self.deadline() - time.monotonic() + 1))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def judge(self, index):
+        """The verdict of a split test."""
+        step = self.job.steps[index]
+        began, printed = time.monotonic(), io.StringIO()
+        state, points, message, mistake, trace = "passed", step.points, "", "", ""
+        try:
+            code, last = compiled(step)
+        except UNREADABLE as error:
+            return TestResult(step.name, "broken", 0.0, step.points, f"the test cannot be read: {error}")
+        student = None
+        try:
+            student = self.ready(index)
+            student.forget()
+            student.output = ""
+            self.borrow(step, copies=step.changes)
+            self.fresh = False
+            student.calls.clear()
+            student.may_change, student.echo, student.after = step.changes, True, self.rereading()
+            student.deadline = self.deadline()
+            names = self.trusted.names
+            with _quiet(printed), self.limited(), self.trusted.as_main():
+                exec(code, names)
+                value = eval(last, names) if last is not None else None
+            if student.lost:  # and the test has caught that
+                raise StudentLost(*student.lost)
+            if student.refused:  # and the test took the refusal for an answer
+                raise TypeError(student.refused)
+            points = _partial(value, step.points)
+        except StudentLost as loss:
+            calls, output = self.asked_so_far()
+            state, message = self.lost(loss, veiled=step.hidden)
+            return self.verdict(step, state, 0.0, began, message, calls=calls, output=output)
+        except _TooSlow:
+            state, points, message = "timeout", 0.0, f"the test was not done after {self.limits.cell_s:g} seconds"
+        except BaseException as error:
+            state, message, mistake, trace = self.explain(error, step)
+            points = 0.0
+        finally:
+            self.trusted.settle()
+            if student is not None:
+                student.retire()
+        calls, output = self.asked_so_far()
+        return self.verdict(
+            step, state, points, began, message, mistake, trace, calls, output if step.hidden else printed.getvalue()
+        )
+
+    def rereading(self):
+        """What is done after each question: a student's function may have bound a global name anew."""
+        student, names = self.student, self.trusted.plainly_lent()
+        return (lambda: self.trusted.refresh(student.values(names))) if names else None
+
+    def asked_so_far(self):
+        if self.student is None:
+            return (), ""
+        return tuple(self.student.calls[-KEPT_CALLS:]), self.student.output
+
+    def verdict(self, step, state, points, began, message="", mistake="", trace="", calls=(), output=""):
+        return TestResult(
+            step.name,
+            state,
+            float(points),
+            step.points,
+            message[:2000],
+            mistake[:500],
+            trace[:4000],
+            tuple(calls),
+            output[: self.limits.output],
+            step.run == SANDBOXED,
+            time.monotonic() - began,
+        )
+
+    def explain(self, error, step):
+        """(state, message, known mistake, the student's lines) for what a test raised."""
+        text = _said(error, kind=False)
+        if isinstance(error, Meddled):
+            return "failed", text, "", ""
+        if isinstance(error, StudentError):
+            if error.ename == "NotImplementedError":
+                return "unanswered", "nothing was written into the answer yet", "", ""
+            state = "memory" if isinstance(error, MemoryError) else "failed"
+            if step.hidden:
+                kind = error.ename if hasattr(builtins, error.ename) else "an error of its own"
+                return state, f"your code raised {kind}", "", self.own_line(error.trace)
+            return state, f"your code raised {error.ename}{': ' + text if text else ''}", "", error.trace
+        if isinstance(error, AssertionError):
+            mistake = getattr(error, "mistake", "")
+            if not text:
+                text = _assertion(error, step) or "the test did not pass"
+            return "failed", text, mistake if isinstance(mistake, str) else "", ""
+        if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
+            if error.name not in self.trusted.names:
+                return *self.missing(error.name, step, text), "", ""
+        if any(kind.__name__ == "OutcomeException" for kind in type(error).__mro__):  # pytest's word for a failure
+            return "failed", text, "", ""
+        if isinstance(error, ImportError | SyntaxError):
+            return "broken", f"the test stopped with {type(error).__name__}: {text}", "", ""
+        if isinstance(error, MemoryError):
+            return "invalid", "what the answer returned needs more memory than a test may take", "", ""
+        # In a hidden test without the text, in which the answer could tell what it was asked.
+        why = type(error).__name__ if step.hidden else f"{type(error).__name__}: {text}"
+        return "invalid", f"the test cannot use what the answer returned ({why})", "", ""
+
+    def own_line(self, trace):
+        """Of a trace that a stranger's process tells, the last line, if it stands so in the submission."""
+        mine = [step.source.split("\n") for step in self.job.steps if step.kind in (ANSWER, OWN)]
+        for told in reversed(trace.split("\n")):
+            found = re.fullmatch(r"→ *(\d{1,5})  (.*)", told)
+            number, text = (int(found[1]), found[2].strip()) if found else (0, "")
+            if text and any(number <= len(lines) and lines[number - 1].strip() == text for lines in mine):
+                return f"→ {number:4}  {text}"
+        return ""
+
+    def missing(self, name, step, text):
+        """(state, message) for a name that nobody has defined."""
+        answer = self.trusted.asked.get(name)
+        if answer is None:
+            return self.not_given(name, step)
+        cells = [cell for cell in self.cells.values() if cell.state not in ("ran", "skipped")]
+        cell = next((cell for cell in cells if cell.name == answer), None) or (cells[0] if cells else None)
+        why = f": {cell.name or 'a cell of your own'} stopped with {cell.error}" if cell else "; do not rename it"
+        return "failed", f"{name or text} is not defined{why}"
+
+    def not_given(self, name, step):
+        """(state, message) for a name that is the instructor's to define."""
+        steps = self.job.steps
+        binds = [index for index, other in enumerate(steps) if other.kind != ANSWER and name in bound(other.source)]
+        above = [steps[index] for index in binds if index < steps.index(step)]
+        stopped = [self.halted[index] for index in binds if index in self.halted]
+        if any(fault for fault, _ in stopped):
+            return "failed", f"{name} is not defined: the given cell that defines it stopped with {stopped[0][1]}"
+        if stopped or (not above and self.halted):
+            why = (stopped or list(self.halted.values()))[0][1]
+            return "broken", f"the test needs {name}, and a given cell stopped on the trusted side with {why}"
+        if any(other.kind == TEST for other in above):
+            return "failed", f"{name} is not defined: the test above that defines it did not come so far"
+        return (
+            "broken",
+            f"the test needs {name}, which no cell above binds; list it under asks in the answer's metadata",
+        )
+
+    def judge_inside(self, index):
+        """Judge a sandboxed test: in a new process of the student's, once those that it needs have passed."""
+        step = self.job.steps[index]
+        self.verdicts[step.name] = self.inside(index, step, time.monotonic())
+
+    def inside(self, index, step, began):
+        """The verdict of a sandboxed test."""
+        failing = [name for name in step.needs if not _full(self.verdicts.get(name))]
+        if failing:
+            return self.verdict(step, "withheld", 0.0, began, f"first, {', '.join(failing)} must pass")
+        self.lose()
+        self.done = index
+        try:
+            student = self.awake()
+            student.output = ""
+            student.deadline = self.deadline()
+            ran = student.test(step.source, step.name)
+        except StudentLost as loss:
+            state, message = self.lost(loss, veiled=step.hidden)
+            return self.verdict(step, state, 0.0, began, message)
+        except StudentError as error:  # the agent that runs the test was tampered with
+            return self.verdict(
+                step, "failed", 0.0, began, _said(error) if not step.hidden else "the test did not pass"
+            )
+        if not ran.error:
+            return self.verdict(step, "passed", step.points, began, output=ran.output)
+        message = ran.error
+        if ran.ename == "AssertionError" or not hasattr(builtins, ran.ename or ""):  # a failed assertion, by any name
+            message = message.removeprefix(ran.ename or "").lstrip(": ")
+        if ran.ename == "NotImplementedError":
+            return self.verdict(step, "unanswered", 0.0, began, "nothing was written into the answer yet")
+        if step.hidden and not any(form.fullmatch(message) for form in _messages(step.source)):
+            # Whoever shares the process with a hidden test could put what it read there into a message.
+            message = "the test did not pass"
+        output = "" if step.hidden else ran.output
+        return self.verdict(step, "failed", 0.0, began, message, output=output)
+
+
+def _movable(steps):
+    """The split tests, in order, whose names no later cell needs: they can be judged in another place."""
+    movable, needed = [], set()
+    for index in reversed(range(len(steps))):
+        step = steps[index]
+        if step.kind == TEST and step.run != SANDBOXED and not needed & set(bound(step.source)):
+            movable.insert(0, index)
+        if step.kind == GIVEN or (step.kind == TEST and step.run != SANDBOXED):
+            needed |= set(reads(step.source))
+    return movable
+
+
+def _rebinds(steps):
+    """Whether two cells of the student's process bind one name, other than by an import."""
+    seen = set()
+    for step in steps:
+        names = set() if step.kind == TEST else set(bound(step.source, imports=False))
+        if names & seen:
+            return True
+        seen |= names
+    return False
+
+
+@contextlib.contextmanager
+def _quiet(out=None):
+    out = out or io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def _full(verdict):
+    return verdict is not None and verdict.state == "passed" and verdict.points >= verdict.worth
+
+
+def _said(error, kind=True):
+    """What an error says, in one piece; its kind before it."""
+    try:
+        text = str(error).strip()
+    except Exception:  # a number of five thousand digits, for example
+        text = "a text that cannot be shown"
+    return f"{getattr(error, 'ename', '') or type(error).__name__}: {text}".rstrip(": ") if kind else text
+
+
+def _partial(value, worth):
+    """The points for what a test's last line says: a number is partial credit, as in nbgrader; anything else is all."""
+    if isinstance(value, np.ndarray | np.generic) or (torch_here() and isinstance(value, torch_here().Tensor)):
+        if math.prod(value.shape) != 1:
+            return worth
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Number):
+        return worth
+    if not isinstance(value, numbers.Real) or math.isnan(value):
+        raise ValueError(f"the test's last line is {value}, which is no number of points")
+    return min(max(float(value), 0.0), worth)
+
+
+def _assertion(error, step):
+    """The assertion that failed, where the student may see it."""
+    if step.hidden:
+        return ""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == f"<{step.name}>"]
+    asserts = [node for node in ast.walk(ast.parse(step.source)) if isinstance(node, ast.Assert)] if lines else []
+    here = [node for node in asserts if node.lineno <= lines[-1] <= node.end_lineno]
+    return f"{ast.unparse(here[-1].test)} does not hold" if here else ""
+
+
+def _messages(source):
+    """Regular expressions of the messages that a test's own text can give: its strings, with numbers in the holes."""
+    forms = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            parts = [
+                re.escape(part.value) if isinstance(part, ast.Constant) else r"[-+0-9.,e() ]{0,40}"
+                for part in node.values
+            ]
+            forms.append(re.compile("".join(parts)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) >= 12:
+            forms.append(re.compile(re.escape(node.value)))
+    return forms

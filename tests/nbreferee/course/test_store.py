@@ -1,0 +1,161 @@
+"""The store of results: what it keeps, what it forgets, what its keys depend on."""
+
+import importlib
+import sqlite3
+
+import pytest
+
+from nbreferee.course.store import Published, Store, StoreError, fingerprint, key_of
+from nbreferee.intake.notebook import Answers, Own
+from nbreferee.judge.job import RunLimits, plan
+from nbreferee.judge.results import Result, TestResult
+from nbreferee.workers.message import Reply
+from tests.nbreferee import toyset
+from tests.nbreferee.toycourse import DOUBLE, SQUARE
+
+
+def test_the_store_keeps_and_forgets(tmp_path):
+    path = tmp_path / "results.db"
+    one, two = (Reply(Result((TestResult("t", "passed", float(p), 2.0),)), f"{p}", "<p>π\n") for p in (1, 2))
+    with Store(path) as store:
+        store.put("k1", "ada", "toy", one)
+        store.put("k2", "ada", "toy", two)
+        store.put("k3", "bob", "toy", one)
+        assert (store.get("k1"), store.get("k2"), store.get("none")) == (one, two, None)
+        store.publish("toy", "toy", {"ada": Published("k2", {"proof": "d"}, "x")})
+    with Store(path) as store:
+        assert (store.get("k1"), store.get("k2"), store.get("k3")) == (None, two, one)
+        assert store.published("toy", "toy") == {"ada": Published("k2", {"proof": "d"}, "x")}
+        assert store.published("toy", "other") == {}
+
+
+@pytest.mark.parametrize("damage", ["text", "cut", "overwritten"])
+def test_a_damaged_store_is_one_line_with_the_cure(tmp_path, damage):
+    path = tmp_path / "results.db"
+    reply = Reply(Result(()), "n" * 10, "p" * 10)
+    with Store(path) as store:
+        for number in range(300):
+            store.put(f"k{number:03d}", "ada", "toy", reply)
+    data = path.read_bytes()
+    assert len(data) > 20_000
+    damaged = {"text": b"no database at all" * 100, "cut": data[:6000], "overwritten": data[:4096] + b"\xff" * 99_999}
+    path.write_bytes(damaged[damage])
+    with pytest.raises(StoreError, match=r"damaged; move .*results\.db away") as told, Store(path) as store:
+        for number in range(300):
+            store.get(f"k{number:03d}")
+        store.put("new", "ada", "toy", reply)
+    assert "\n" not in str(told.value)
+
+
+def test_a_row_that_is_damaged_counts_as_none(tmp_path):
+    with Store(tmp_path / "results.db") as store:
+        store.put("k", "ada", "toy", Reply(Result((TestResult("t", "passed", 1.0, 1.0),)), "n", "p"))
+        assert store.get("k") is not None
+        for column, value in (("notebook", b"rubbish"), ("result", '{"tests": [{"points": 99}]}')):
+            with sqlite3.connect(tmp_path / "results.db") as db:
+                db.execute(f"UPDATE result SET {column}=?", (value,))
+            db.close()
+            assert store.get("k") is None
+
+
+def test_a_store_that_is_held_or_cannot_be_made_says_so(tmp_path):
+    with Store(tmp_path / "results.db"):
+        other = sqlite3.connect(tmp_path / "results.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        try:
+            with pytest.raises(StoreError, match=r"another program has held it for 0\.2 s; end the other run"):
+                Store(tmp_path / "results.db", timeout_s=0.2)
+        finally:
+            other.close()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        Store(tmp_path / "file/results.db")
+    (tmp_path / "folder.db").mkdir()
+    with pytest.raises(StoreError, match="cannot be written"):
+        Store(tmp_path / "folder.db")
+    with sqlite3.connect(tmp_path / "old.db") as db:
+        db.execute("PRAGMA user_version=99")
+    db.close()
+    with pytest.raises(StoreError, match="another version"):
+        Store(tmp_path / "old.db")
+
+
+def test_a_key_depends_on_all_that_a_result_depends_on():
+    template, answers = toyset.notebook(), Answers({"double_answer": DOUBLE}, (), (), ())
+    job = plan(template, answers)
+    base = key_of(job, template, answers, "e")
+    assert base == key_of(plan(toyset.notebook(), answers), toyset.notebook(), answers, "e")
+    other = toyset.notebook()
+    other.cells[-1].source = "other"
+    text = Answers({"double_answer": DOUBLE, "proof_text": "New."}, (), (), ())
+    photo = Answers(answers.cells, (), (), (), {"picture-1.png": {"image/png": "AAAA"}})
+    keys = {
+        base,
+        key_of(job, template, answers, "f"),
+        key_of(job, other, answers, "e"),
+        key_of(job, template, text, "e"),
+        key_of(job, template, photo, "e"),
+        key_of(job, template, Answers(answers.cells, (Own("1", None),), (), ()), "e"),
+        key_of(plan(template, answers, RunLimits(cell_s=3)), template, answers, "e"),
+        key_of(plan(template, Answers({"double_answer": SQUARE}, (), (), ())), template, answers, "e"),
+    }
+    assert len(keys) == 8
+
+
+@pytest.mark.slow
+def test_the_fingerprint_sees_a_changed_source(tmp_path, monkeypatch):
+    package = tmp_path / "coursepack"
+    package.mkdir()
+    (package / "__init__.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    first = fingerprint(("coursepack",))
+    assert first != fingerprint()
+    (package / "__init__.py").write_text("x = 2\n")
+    fingerprint.cache_clear()
+    assert fingerprint(("coursepack",)) != first
+    with pytest.raises(StoreError, match="no_such_pack, and there is none; install it"):
+        fingerprint(("no_such_pack",))
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of installed modules."""
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    monkeypatch.syspath_prepend(place)
+    return place
+
+
+def fresh(*packages):
+    importlib.invalidate_caches()
+    fingerprint.cache_clear()
+    return fingerprint(packages)
+
+
+@pytest.mark.slow
+def test_the_fingerprint_sees_another_version_of_a_distribution_with_another_name(site):
+    (site / "imp_name.py").write_text("x = 1\n")
+    info, seen = site / "DistName.dist-info", set()
+    info.mkdir()
+    (info / "top_level.txt").write_text("imp_name\n")
+    for version in ("1.0", "2.0"):
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: DistName\nVersion: {version}\n")
+        seen.add(fresh("imp_name"))
+    assert len(seen) == 2
+
+
+@pytest.mark.slow
+def test_the_fingerprint_sees_a_module_of_one_file(site, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for place in (tmp_path, site):  # in site-packages too, if no distribution brought it
+        file = place / f"one_file_{place.name.replace('-', '_')}.py"
+        file.write_text("x = 1\n")
+        first = fresh(file.stem)
+        file.write_text("x = 2\n")
+        assert fresh(file.stem) != first
+
+
+@pytest.mark.parametrize("name", ["", "no_such_pack.sub"])
+def test_a_name_that_is_no_module_is_said(name):
+    with pytest.raises(StoreError, match="and there is none; install it"):
+        fresh(name)

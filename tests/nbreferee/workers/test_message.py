@@ -1,0 +1,43 @@
+"""Requests and replies come back as they were, and an answer to anything else is refused."""
+
+import pytest
+
+from nbreferee.intake.notebook import Answers, Own
+from nbreferee.judge.results import Result
+from nbreferee.workers.message import MessageError, Reply, Request, read_reply, read_request, write_reply, write_request
+from tests.nbreferee import toyset
+from tests.nbreferee.toycourse import job, reply
+
+
+def test_messages_come_back_as_they_were():
+    own = (Own("y", "a", True), Own("z", None, kind="markdown"))
+    template, photos = toyset.notebook(), {"picture-1.png": {"image/png": "AAAA"}}
+    answers = Answers({"a": "x\ud800", "b": None}, own, ("b",), ("n",), photos)
+    request = Request(job(), template, answers, "Set", {"t": {"score": 1.5}}, reply().result, "stub", "text")
+    assert read_request(write_request(request)) == request
+    assert read_request(write_request(Request(job()))) == Request(job())
+    assert read_reply(write_reply(reply()), job()) == reply()
+    bad = Reply(reply().result, "\ud800", "\udfff")
+    assert read_reply(write_reply(bad), job()).notebook == "\\ud800"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"R1",
+        b"rubbish",
+        write_request(Request(job())),
+        write_reply(reply(worth=3.0)),
+        write_reply(reply(name="u")),
+        write_reply(Reply(Result(()), "", "")),
+        write_reply(reply()).replace(b'"points": 2.0', b'"points": 2.1'),
+        write_reply(reply()).replace(b'"points": 2.0', b'"points": -.1'),
+        write_reply(reply()).replace(b'"points": 2.0', b'"points": NaN'),
+        write_reply(reply()) + b"\0",
+    ],
+)
+def test_an_answer_to_anything_else_is_refused(message):
+    with pytest.raises(MessageError) as told:
+        read_reply(message, job())
+    assert "\n" not in str(told.value)
