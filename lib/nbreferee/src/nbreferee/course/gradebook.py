@@ -21,13 +21,15 @@ import sqlalchemy as sa
 from nbgrader import api
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from ..errors import NbrefereeError
+
 __all__ = ["Entry", "GradebookError", "Writer", "Written"]
 
 ENTRIES, SECONDS = 50, 1.0
 CHUNK = 400  # values in one IN (…)
 
 
-class GradebookError(Exception):
+class GradebookError(NbrefereeError):
     """The gradebook cannot be read or written; the text is one line that names the cure."""
 
 

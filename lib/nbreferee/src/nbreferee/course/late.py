@@ -49,6 +49,7 @@ from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from ..errors import NbrefereeError
 from ..intake.gate import Limits, Refused, _root
 from ..intake.notebook import shown
 
@@ -67,7 +68,7 @@ CLAIMED = "timestamp.txt, as the student's side wrote it"
 NOW = partial(dt.datetime.now, dt.UTC)
 
 
-class DeadlinesError(ValueError):
+class DeadlinesError(NbrefereeError, ValueError):
     """The file of deadlines cannot be used; one line for each fault, with the file, the key and the cure.
 
     Parameters

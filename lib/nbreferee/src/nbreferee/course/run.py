@@ -22,6 +22,7 @@ from pathlib import Path
 import nbformat
 import nbgrader
 
+from ..errors import NbrefereeError
 from ..intake import gate
 from ..intake.notebook import Answers, Refused
 from ..judge.job import Job, JobError, kind_of, plan
@@ -48,7 +49,7 @@ AHEAD = 2  # submissions that wait for a free grading process, for each that run
 TICK_S = 0.2
 
 
-class BatchError(Exception):
+class BatchError(NbrefereeError):
     """The assignment cannot be graded, or not any further; the text is one line that names the cure."""
 
 

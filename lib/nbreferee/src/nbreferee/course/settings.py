@@ -20,6 +20,7 @@ import tomllib
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+from ..errors import NbrefereeError
 from ..judge.job import JobError, RunLimits
 from ..walls.sandbox import Policy
 
@@ -29,7 +30,7 @@ NAME = "nbreferee.toml"
 _STUBS = {"code_stub": "# YOUR CODE HERE\nraise NotImplementedError()", "text_stub": "YOUR ANSWER HERE"}  # nbgrader's
 
 
-class SettingsError(ValueError):
+class SettingsError(NbrefereeError, ValueError):
     """The file cannot be used; the text is one line with the file, the key and the cure."""
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import nbformat
 
+from ..errors import NbrefereeError
 from ..intake.notebook import Answers
 from ..judge.job import Job
 from ..judge.results import Result, ResultError
@@ -41,7 +42,7 @@ CREATE TABLE IF NOT EXISTS published (assignment TEXT NOT NULL, notebook TEXT NO
 """
 
 
-class StoreError(Exception):
+class StoreError(NbrefereeError):
     """The file of results cannot be used; the text is one line that names the cure."""
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..errors import NbrefereeError
 from ..intake.notebook import shown
 
 __all__ = [
@@ -43,7 +44,7 @@ STATES = ("marked", "needs manual grading", "not submitted")
 MARKED, WAITING, MISSING = STATES
 
 
-class ExportError(ValueError):
+class ExportError(NbrefereeError, ValueError):
     """Nothing can be exported; the text names the file and the cure."""
 
 

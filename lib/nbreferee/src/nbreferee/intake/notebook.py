@@ -16,6 +16,8 @@ from urllib.parse import unquote
 import nbformat
 from nbformat import v3, v4
 
+from ..errors import NbrefereeError
+
 GRADE_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.: -]{0,254}")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown", "html": "markdown"}
@@ -83,7 +85,7 @@ class Limits:
 DEFAULT = Limits()
 
 
-class Refused(Exception):
+class Refused(NbrefereeError):
     """Nothing here can be graded: a state for programs and a sentence, which names the cure, for people.
 
     Parameters

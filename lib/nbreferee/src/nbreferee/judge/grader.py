@@ -29,6 +29,7 @@ from collections import Counter
 
 import numpy as np
 
+from ..errors import NbrefereeError
 from ..rpc.exchange import torch_here
 from ..rpc.proxies import Meddled, Student, StudentError, StudentLost
 from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, UNREADABLE, Job, bound
@@ -41,7 +42,7 @@ KEPT_CALLS = 3
 LOST = {"crashed": "your code ended the process", "timeout": "the time was over", "memory": "the memory was used up"}
 
 
-class GraderError(RuntimeError):
+class GraderError(NbrefereeError, RuntimeError):
     """The grader failed, not the student; no mark may come of it."""
 
 

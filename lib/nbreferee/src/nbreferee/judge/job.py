@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 
 import nbformat
 
+from ..errors import NbrefereeError
 from ..intake.notebook import Answers
 
 __all__ = ["ANSWER", "GIVEN", "OWN", "TEST", "Job", "JobError", "RunLimits", "Step", "plan"]
@@ -21,7 +22,7 @@ SPLIT, SANDBOXED = "split", "sandboxed"
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # what Python's parser raises for odd source
 
 
-class JobError(ValueError):
+class JobError(NbrefereeError, ValueError):
     """The instructor's notebook cannot be graded as it is; the text names the cell and the cure."""
 
 

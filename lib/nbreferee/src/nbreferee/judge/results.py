@@ -4,6 +4,8 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 
+from ..errors import NbrefereeError
+
 __all__ = ["CELL_STATES", "MARKED", "TEST_STATES", "Call", "CellResult", "Result", "ResultError", "TestResult"]
 
 TEST_STATES = {
@@ -23,7 +25,7 @@ CELL_STATES = ("ran", "failed", "crashed", "timeout", "memory", "skipped")
 MARKED = frozenset(TEST_STATES) - {"broken"}  # a broken test gives no mark and wants the instructor's eye
 
 
-class ResultError(ValueError):
+class ResultError(NbrefereeError, ValueError):
     """What was to be read is no result."""
 
 

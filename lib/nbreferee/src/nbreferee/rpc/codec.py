@@ -48,6 +48,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..errors import NbrefereeError
+
 __all__ = ["CodecError", "Handle", "Limits", "Registry", "Remote", "decode", "encode"]
 
 _MAGIC = b"R1"
@@ -93,7 +95,7 @@ _TENSORS = {
 _DIFFERENTIABLE = "egfdFD"
 
 
-class CodecError(ValueError):
+class CodecError(NbrefereeError, ValueError):
     """A value that cannot be sent, or bytes that are no message. The text is one line and quotes no value."""
 
 

@@ -35,6 +35,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import numpy as np
 
+from ..errors import NbrefereeError
 from . import codec
 from .codec import CodecError, Registry
 
@@ -62,15 +63,15 @@ _ONE = 1 << 14  # bytes of an array that count as one value
 _DEFAULT_ERRORS = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
 
-class Garbled(Exception):
+class Garbled(NbrefereeError):
     """What the other side sent makes no sense."""
 
 
-class Refused(TypeError):
+class Refused(NbrefereeError, TypeError):
     """A value of this side that cannot go to the other one; the text says why."""
 
 
-class Changed(Exception):
+class Changed(NbrefereeError):
     """The other side changed an object in a way that cannot be repeated here."""
 
 

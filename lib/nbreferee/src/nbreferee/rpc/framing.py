@@ -9,6 +9,8 @@ import select
 import struct
 import time
 
+from ..errors import NbrefereeError
+
 __all__ = ["Channel", "Garbage", "PeerClosed", "TimedOut", "TooLong", "WireError"]
 
 _MAGIC = b"NBR1"
@@ -16,7 +18,7 @@ _header = struct.Struct(">4sI")
 _CHUNK = 1 << 20
 
 
-class WireError(Exception):
+class WireError(NbrefereeError):
     """A message did not pass. Every error of a channel is one of these, with a text of one line."""
 
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ..errors import NbrefereeError
 from . import syscalls as kernel
 
 __all__ = ["Abilities", "Ability", "Policy", "SandboxError", "abilities", "bubblewrap", "enter", "outer_wall", "shown"]
@@ -44,7 +45,7 @@ LOOK_S = 0.1  # between two looks at the memory
 STARTED = struct.Struct("!cI")  # what the warder says first; a sentence follows when all is over
 
 
-class SandboxError(Exception):
+class SandboxError(NbrefereeError):
     """This machine cannot hold strangers' code, or a wall did not close; the text names the cure."""
 
 

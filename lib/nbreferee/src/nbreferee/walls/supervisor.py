@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 
+from ..errors import NbrefereeError
 from ..rpc.framing import Channel
 from .sandbox import HOME, SCRATCH, STARTED, Policy, SandboxError, abilities, ordinary_user, outer_wall, shown
 
@@ -33,7 +34,7 @@ DYING_S = 2.0  # how long the successor of a killed process waits for its end
 KEPT = 8000  # characters of what the zygote and its graders write to stderr
 
 
-class ZygoteError(RuntimeError):
+class ZygoteError(NbrefereeError, RuntimeError):
     """The zygote cannot be started, or has died; the text says what it said last."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 
 import nbformat
 
+from ..errors import NbrefereeError
 from ..intake.notebook import CODE_STUB, TEXT_STUB, Answers, Own
 from ..judge.job import Job
 from ..judge.results import Result, ResultError
@@ -39,7 +40,7 @@ PARTS = {
 REPLY = {"result": str, "notebook": str, "feedback": str, "failed": str}
 
 
-class MessageError(ValueError):
+class MessageError(NbrefereeError, ValueError):
     """What was to be read is no such message; the text is one line."""
 
 

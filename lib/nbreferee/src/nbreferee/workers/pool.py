@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import Future, InvalidStateError
 
+from ..errors import NbrefereeError
 from ..judge.job import Job
 from ..rpc.framing import TimedOut, WireError
 from .message import MessageError, Request, one_line, read_reply, write_request
@@ -17,11 +18,11 @@ START_S = 30.0
 TRIES = 10
 
 
-class PoolError(Exception):
+class PoolError(NbrefereeError):
     """No grading process can be started; the text is one line that names the cure."""
 
 
-class GraderFailed(Exception):
+class GraderFailed(NbrefereeError):
     """The grading process gave no answer to this job; the text is one line. The student is not to blame for sure."""
 
 
@@ -246,7 +247,7 @@ class Local(Pool):
             quietly(line.close)
 
 
-class _Lost(Exception):
+class _Lost(NbrefereeError):
     """The grading process is gone."""
 
 
