@@ -10,7 +10,7 @@ import psutil
 from nbgrader.api import Gradebook
 
 from nbreferee.course.run import CourseFolder, grade_assignment
-from nbreferee.intake.notebook import CODE_STUB, TEXT_STUB, released_text
+from nbreferee.intake.answers import CODE_STUB, TEXT_STUB, released_text
 from nbreferee.judge.job import Job, RunLimits, Step
 from nbreferee.judge.results import Result, TestResult
 from nbreferee.walls.sandbox import Policy

@@ -10,7 +10,7 @@ import pytest
 
 from nbreferee.course import late
 from nbreferee.course.late import DeadlinesError, load, submitted_at
-from nbreferee.intake.gate import Refused
+from nbreferee.intake.notebook import Refused
 from tests.nbreferee.toycourse import GOOD, by_student, grade, gradebook, mark, submit
 
 ZURICH = ZoneInfo("Europe/Zurich")

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from nbreferee.course.store import Published, Store, StoreError, fingerprint, key_of
-from nbreferee.intake.notebook import Answers, Own
+from nbreferee.intake.answers import Answers, Own
 from nbreferee.judge.job import RunLimits, plan
 from nbreferee.judge.results import Result, TestResult
 from nbreferee.workers.message import Reply

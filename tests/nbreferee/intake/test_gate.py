@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from nbreferee.course.run import _Template
 from nbreferee.intake import gate, notebook
-from nbreferee.intake.gate import Limits, Refused, admit, answers, collect
-from nbreferee.intake.notebook import Answers, read
+from nbreferee.intake.answers import Answers, answers
+from nbreferee.intake.gate import admit, collect
+from nbreferee.intake.notebook import ReadLimits, Refused, read
 from nbreferee.judge.job import bound, plan
 
 SET2 = Path(__file__).parents[3] / "exercises" / "source" / "set2" / "set2.ipynb"
@@ -399,7 +400,7 @@ def _no_file(real, name, *args, **keys):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="needs /proc")
 def test_size_is_capped_while_reading():
-    state = refusal(admit, f"/proc/{os.getpid()}/maps", limits=Limits(bytes=10)).state  # says that it is empty
+    state = refusal(admit, f"/proc/{os.getpid()}/maps", limits=ReadLimits(bytes=10)).state  # says that it is empty
     assert state == "too-large"
 
 
@@ -556,7 +557,7 @@ def test_a_folder_with_very_many_files(tmp_path):
         place(tmp_path, file=f"{n}.dat")
     deep = tmp_path / "ada" / "set1" / "/".join("d" * 50)
     deep.mkdir(parents=True)
-    [found] = collect(tmp_path, "set1", limits=Limits(entries=20))
+    [found] = collect(tmp_path, "set1", limits=ReadLimits(entries=20))
     assert admit(found) and "Only 20 files" in found.notes[-1]
     assert collect(tmp_path, "set1")[0].refusal is None
 
@@ -625,6 +626,26 @@ def test_stubs_are_unanswered():
     text = {**PROOF, "source": "YOUR ANSWER HERE"}
     got = taken(HEAD, code(STUB, "f"), TESTED, code(G, "g"), text)
     assert got.unanswered == ("f", "proof") and got.cells["f"] == STUB
+
+
+@pytest.mark.parametrize("text", ["the proof", "the proof  \n", "def f(x):\n    return x + 1", "data = 3"])
+def test_a_proof_that_equals_the_model_answer_is_an_answer(text):
+    """nbgrader replaces a whole cell without marks by the stub, so that nobody was given this text."""
+    got = taken(HEAD, code(F, "f"), TESTED, code(G, "g"), {**PROOF, "source": text})
+    assert got.unanswered == () and got.cells["proof"] == text and got.notes == ()
+    copied = [cell for cell in TEMPLATE.cells if cell.metadata.get("nbgrader", {}).get("solution")]
+    assert taken(HEAD, *copied).unanswered == ()
+
+
+def test_the_stub_of_an_unmarked_cell_is_no_answer():
+    source = cells(code("def h(x):\n    return x", "h"), {**PROOF, "source": "So it is."})
+    for code_stub, text_stub in ((STUB, "YOUR ANSWER HERE"), ("...", "*Write here.*")):
+        mine = cells(code(code_stub, "h"), {**PROOF, "source": text_stub + "\n"})
+        assert answers(mine, source, code_stub=code_stub, text_stub=text_stub).unanswered == ("h", "proof")
+
+
+def test_a_notebook_of_which_nothing_was_handed_out_refuses_nobody():
+    assert answers(cells(code("x = 1")), cells(code("notes = 1"))).own_code[0].source == "x = 1"
 
 
 def test_deleted_cells():

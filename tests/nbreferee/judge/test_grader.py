@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from nbreferee.intake.notebook import Answers, Own
+from nbreferee.intake.answers import Answers, Own
 from nbreferee.judge.job import JobError, RunLimits, plan
 from nbreferee.walls.sandbox import Policy, abilities
 from nbreferee.walls.supervisor import Zygote

@@ -20,7 +20,7 @@ from nbgrader.utils import determine_grade, is_grade, is_solution
 
 import nbreferee.pages.autograded
 import nbreferee.pages.feedback
-from nbreferee.intake.notebook import Answers, Own, answers
+from nbreferee.intake.answers import Answers, Own, answers
 from nbreferee.judge.results import TEST_STATES, Call, CellResult, Result, ResultError, TestResult
 from nbreferee.pages.autograded import autograded, tamed
 from nbreferee.pages.feedback import SIZE, feedback, refused, veiled, visible

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nbreferee.intake.notebook import Answers, Own
+from nbreferee.intake.answers import Answers, Own
 from nbreferee.pages import similarity
 from nbreferee.pages.similarity import Settings, compare, from_answers, page
 

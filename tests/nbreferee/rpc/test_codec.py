@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 from nbreferee.course.run import _Batch
-from nbreferee.intake.notebook import Answers
+from nbreferee.intake.answers import Answers
 from nbreferee.judge.job import ANSWER, TEST, Job, Step
 from nbreferee.judge.results import LEFT_OUT, CellResult, Result, TestResult
 from nbreferee.rpc import codec

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
 from grading_class import small_set  # noqa: E402
-from nbreferee.intake.notebook import Answers  # noqa: E402
+from nbreferee.intake.answers import Answers  # noqa: E402
 from nbreferee.judge.job import plan  # noqa: E402
 from nbreferee.walls.supervisor import Zygote  # noqa: E402
 from nbreferee.workers import cluster  # noqa: E402

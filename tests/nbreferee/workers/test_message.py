@@ -2,7 +2,7 @@
 
 import pytest
 
-from nbreferee.intake.notebook import Answers, Own
+from nbreferee.intake.answers import Answers, Own
 from nbreferee.judge.results import Result
 from nbreferee.workers.message import MessageError, Reply, Request, read_reply, read_request, write_reply, write_request
 from tests.nbreferee import toyset

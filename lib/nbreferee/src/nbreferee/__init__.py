@@ -10,7 +10,7 @@ From the ground up, and no import runs the other way:
 
     rpc       codec framing exchange agent proxies torch_values    values as bytes, bytes over a line, a conversation
     walls     sandbox syscalls supervisor fork_server doctor       the walls, the process that forks, what works here
-    intake    gate notebook                                        what is let in: files, notebooks, answers
+    intake    gate notebook answers                                     what is let in: files, notebooks, answers
     judge     job trusted grader results                           what is run, how, what came out
     pages     autograded feedback similarity                       what people see of a verdict
     workers   process message pool cluster                         a grading process, many of them, many machines

@@ -356,6 +356,7 @@ def _export(options):
 
 def _similar(options):
     from .intake import gate
+    from .intake.answers import answers
     from .pages import similarity
 
     course = _course(options)
@@ -367,7 +368,7 @@ def _similar(options):
             if found.name != book:
                 continue
             try:
-                submitted[found.student] = gate.answers(gate.admit(found).notebook, template)
+                submitted[found.student] = answers(gate.admit(found).notebook, template)
             except Refused:
                 odd += 1
         report = similarity.compare(similarity.from_answers(submitted), similarity.given(template), settings)

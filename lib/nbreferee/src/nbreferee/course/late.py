@@ -50,8 +50,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from ..errors import NbrefereeError
-from ..intake.gate import Limits, Refused, _root
-from ..intake.notebook import shown
+from ..intake.gate import folder_at
+from ..intake.notebook import ReadLimits, Refused, shown
 
 __all__ = ["Deadline", "DeadlinesError", "Rule", "Rules", "load", "submitted_at", "timestamp"]
 
@@ -531,14 +531,14 @@ def submitted_at(folder: Path | str, *, zone: ZoneInfo | None = None, claim: boo
     """
     folder = Path(folder).absolute()
     above, mine = folder.parent.parent, folder.parent.name
-    with _root(above) as root, root.inner(mine) as student, student.inner(folder.name) as work:
+    with folder_at(above) as root, root.inner(mine) as student, student.inner(folder.name) as work:
         times = {}
         for name, status in work.entries():
             if status is not None and stat.S_ISREG(status.st_mode) and name != "timestamp.txt":
                 times.setdefault(name.lower().endswith(".ipynb"), []).append(status.st_mtime)
         newest = max(times.get(True) or times.get(False) or [math.nan])
         try:
-            data, _ = work.read("timestamp.txt", Limits(bytes=CLAIM_BYTES))
+            data, _ = work.read("timestamp.txt", ReadLimits(bytes=CLAIM_BYTES))
             text = data.decode("utf-8", "replace").strip()
         except Refused as refusal:
             text = None

@@ -24,7 +24,8 @@ import nbgrader
 
 from ..errors import NbrefereeError
 from ..intake import gate
-from ..intake.notebook import Answers, Refused
+from ..intake.answers import Answers, answers
+from ..intake.notebook import Refused
 from ..judge.job import Job, JobError, kind_of, plan
 from ..pages import feedback
 from ..workers.message import MessageError, Reply, Request, read_reply, write_request
@@ -587,11 +588,11 @@ class _Batch:
     def _read(self, item):
         admitted = gate.admit(item.found)
         settings = self.course.settings
-        answers = gate.answers(
+        found = answers(
             admitted.notebook, item.template.notebook, code_stub=settings.code_stub, text_stub=settings.text_stub
         )
-        notes = tuple(dict.fromkeys((*item.found.notes, *admitted.notes, *answers.notes)))
-        item.answers = replace(answers, notes=notes)
+        notes = tuple(dict.fromkeys((*item.found.notes, *admitted.notes, *found.notes)))
+        item.answers = replace(found, notes=notes)
         item.job = plan(item.template.notebook, item.answers, settings.limits)
         item.key = key_of(item.job, item.template.text, item.answers, self.environment)
         item.texts = item.template.digests(item.answers, admitted.digest[:24])

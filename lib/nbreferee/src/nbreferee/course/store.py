@@ -23,7 +23,7 @@ from pathlib import Path
 import nbformat
 
 from ..errors import NbrefereeError
-from ..intake.notebook import Answers
+from ..intake.answers import Answers
 from ..judge.job import Job
 from ..judge.results import Result, ResultError
 from ..workers.message import Reply

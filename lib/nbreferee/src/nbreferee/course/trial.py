@@ -5,7 +5,7 @@ from concurrent.futures import as_completed
 
 import nbformat
 
-from ..intake.notebook import Answers, released_text
+from ..intake.answers import Answers, released_text
 from ..judge.job import TEST, Job, kind_of, plan
 from ..judge.results import Result
 from .settings import Settings

@@ -17,9 +17,9 @@ from pathlib import Path, PurePath
 
 import nbformat
 
-from .notebook import DEFAULT, Answers, Limits, Own, Refused, answers, read, shown
+from .notebook import DEFAULT, ReadLimits, Refused, read, shown
 
-__all__ = ["Admitted", "Answers", "Found", "Limits", "Own", "Refused", "admit", "answers", "collect", "student_id"]
+__all__ = ["Admitted", "Found", "admit", "collect", "folder_at", "student_id"]
 
 STUDENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 ASIDE = {"timestamp.txt", "Thumbs.db", "desktop.ini"}
@@ -212,7 +212,7 @@ _KINDS = (
 
 
 @contextmanager
-def _root(path):
+def folder_at(path):
     """The one folder whose path may lead over symbolic links, since the instructor named it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if BY_FOLDER else None
@@ -228,7 +228,7 @@ def _root(path):
             os.close(descriptor)
 
 
-def admit(path: Path | str | Found, *, root: Path | str | None = None, limits: Limits = DEFAULT) -> Admitted:
+def admit(path: Path | str | Found, *, root: Path | str | None = None, limits: ReadLimits = DEFAULT) -> Admitted:
     """Read one submitted file and make a clean notebook of it.
 
     Parameters
@@ -275,7 +275,7 @@ def admit(path: Path | str | Found, *, root: Path | str | None = None, limits: L
             raise Refused("unsafe-name", f"{shown(path.name)} does not lie below the root; collect it again.")
     if not parts or any(not part.isprintable() for part in parts):
         raise Refused("unsafe-name", f"{shown(path.name)} is no name for a file; rename it and its folders.")
-    data, notes = _descend(_root(Path(root)), parts, limits)
+    data, notes = _descend(folder_at(Path(root)), parts, limits)
     notebook, more = read(data, name=parts[-1], limits=limits)
     if not parts[-1].endswith(".ipynb"):
         notes.append(f"{shown(parts[-1])} does not end with .ipynb; rename it.")
@@ -404,7 +404,7 @@ def _look(folder, names, limits):
     return out
 
 
-def collect(folder: Path | str, assignment: str, *, names=None, limits: Limits = DEFAULT) -> list[Found]:
+def collect(folder: Path | str, assignment: str, *, names=None, limits: ReadLimits = DEFAULT) -> list[Found]:
     """List who submitted an assignment, in nbgrader's layout ``<folder>/<student>/<assignment>/<name>.ipynb``.
 
     One odd folder never stops the others: it becomes a Found with a refusal. A student without a folder for the
@@ -449,7 +449,7 @@ def collect(folder: Path | str, assignment: str, *, names=None, limits: Limits =
     def refuse(student, refusal):
         out.append(Found(student, None, (), names[0], path, refusal))
 
-    with _root(path) as root:
+    with folder_at(path) as root:
         students = list(root.entries())
         twins = {}
         for name, _ in students:

@@ -1,4 +1,4 @@
-"""From the bytes that a student sent to a clean notebook, and from that to the student's answers.
+"""From the bytes that a student sent to a clean notebook.
 
 Nothing here opens a file, and nothing of the student's is compiled or run: what is odd is repaired with a note, what
 cannot be read is refused with a reason. Notes and reasons are plain sentences about untrusted text: escape them before
@@ -10,8 +10,7 @@ import json
 import math
 import re
 import warnings
-from dataclasses import dataclass, field
-from urllib.parse import unquote
+from dataclasses import dataclass
 
 import nbformat
 from nbformat import v3, v4
@@ -27,13 +26,6 @@ PICTURES = {  # how a picture of each type begins
     "image/gif": rb"GIF8",
     "image/webp": rb"RIFF.{4}WEBP",
 }
-# Each part ends where the next reference could begin and gives nothing back, so the time is linear in any text.
-REFERENCE = re.compile(
-    r"""!\[([^][\n]*+)\]\(<?attachment:((?:[^<>"'\n)!]|!(?!\[))++)>?+"""
-    r"""(?:\s*+(?<=\s)(?:"[^"\n]*+"|'[^'\n]*+'))?\)"""
-)
-CODE_STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
-TEXT_STUB = "YOUR ANSWER HERE"
 
 COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -56,7 +48,7 @@ FOREIGN = (
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReadLimits:
     """How much of a stranger's file is read.
 
     Parameters
@@ -70,7 +62,7 @@ class Limits:
 
     Examples
     --------
-    >>> Limits(cells=50).depth
+    >>> ReadLimits(cells=50).depth
     64
     """
 
@@ -82,7 +74,7 @@ class Limits:
     entries: int = 1_000
 
 
-DEFAULT = Limits()
+DEFAULT = ReadLimits()
 
 
 class Refused(NbrefereeError):
@@ -371,7 +363,7 @@ def _count(number, name, limits):
         raise Refused("too-large", f"{name} has more than {limits.cells} cells; delete what is not needed.")
 
 
-def read(data: bytes, *, name: str = "the file", limits: Limits = DEFAULT) -> tuple[nbformat.NotebookNode, tuple]:
+def read(data: bytes, *, name: str = "the file", limits: ReadLimits = DEFAULT) -> tuple[nbformat.NotebookNode, tuple]:
     """Make a clean notebook of untrusted bytes.
 
     Of the student's metadata only nbgrader's flags stay, and these too are only what the student says. Outputs and
@@ -450,285 +442,3 @@ def read(data: bytes, *, name: str = "the file", limits: Limits = DEFAULT) -> tu
             "not-a-notebook", f"{name} cannot be made a valid notebook; save it from Jupyter and submit again."
         ) from None
     return notebook, log.sentences()
-
-
-@dataclass(frozen=True)
-class Own:
-    """A cell of the student's own.
-
-    Parameters
-    ----------
-    source : its code or text.
-    place : the given or solution cell beside which it stands, None at the top.
-    before : whether it stands before that cell (an earlier copy of an answer) or after it.
-    kind : code, which runs, or markdown.
-    """
-
-    source: str
-    place: str | None
-    before: bool = False
-    kind: str = "code"
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What a student contributes to an assignment.
-
-    Parameters
-    ----------
-    cells : for each solution cell of the template, in its order, the student's text, or None where there is none.
-    own : the student's own cells in order.
-    unanswered : the ids of solution cells that were left as they were handed out.
-    notes : sentences about cells that were deleted, doubled, retyped, merged, split or changed.
-    pictures : {name: {type: base64}} of the pictures that texts refer to, ``![…](attachment:name)``.
-    """
-
-    cells: dict
-    own: tuple
-    unanswered: tuple
-    notes: tuple
-    pictures: dict = field(default_factory=dict)
-
-    @property
-    def own_code(self):
-        """The student's own cells that run."""
-        return tuple(own for own in self.own if own.kind == "code")
-
-
-class _Album:
-    """The pictures of a notebook under names of ours, which every Markdown parser reads in the same way."""
-
-    def __init__(self):
-        self.pictures, self.names = {}, {}
-
-    def text(self, cell):
-        """A cell's text, with the new names; what refers to no picture becomes a link."""
-        mine, names = cell.get("attachments") or {}, {}
-
-        def rename(found):
-            alt, old = found[1], found[2].strip()
-            old = old if old in mine else unquote(old)
-            if old not in mine:
-                return found[0]
-            name = names[old] = names.get(old) or self.name(mine[old])
-            return f"![{alt}](attachment:{name})"
-
-        return REFERENCE.sub(rename, cell.source) if mine else cell.source
-
-    def name(self, bundle):
-        """The name of a picture, which is a new one if no other is equal to it."""
-        key = frozenset(bundle.items())
-        if key not in self.names:
-            self.names[key] = f"picture-{len(self.names) + 1}.{next(iter(bundle)).partition('/')[2]}"
-            self.pictures[self.names[key]] = dict(bundle)
-        return self.names[key]
-
-
-def _normal(text):
-    """What two texts have in common that differ only in blanks at the ends of lines, and in blank lines around them."""
-    return "\n".join([line.rstrip() for line in text.strip().splitlines()])
-
-
-def released_text(source, stub):
-    """What `nbgrader generate_assignment` makes of a cell: solutions replaced by the stub, hidden tests gone."""
-    out, skip = [], False
-    for line in source.split("\n"):
-        if "BEGIN SOLUTION" in line or "BEGIN HIDDEN TESTS" in line:
-            skip = True
-            if "BEGIN SOLUTION" in line:
-                indent = line[: len(line) - len(line.lstrip())]
-                out += [indent + text for text in stub.split("\n")]
-        elif "END SOLUTION" in line or "END HIDDEN TESTS" in line:
-            skip = False
-        elif not skip:
-            out.append(line)
-    return "\n".join(out)
-
-
-def _indented(source):
-    line = next((line for line in source.split("\n") if line.strip()), "")
-    return line[:1] in (" ", "\t")
-
-
-def _take(copies, kind, stubs, album):
-    """(earlier texts, the answer, how) of the cells that carry one id."""
-    groups, distinct, stubs = [], {}, {"", *map(_normal, stubs)}
-    for cell in (cell for cell in copies if cell.cell_type == kind and _normal(cell.source) not in stubs):
-        if groups and kind == "code" and _indented(cell.source):
-            groups[-1].append(cell.source)
-        else:
-            groups.append([album.text(cell)])
-    for text in map("\n".join, groups):
-        distinct.setdefault(_normal(text), text)
-    pieces, split = list(distinct.values()), any(len(group) > 1 for group in groups)
-    if pieces and kind != "code":
-        return [], "\n\n".join(pieces), "joined" if len(pieces) > 1 else ""
-    if pieces:
-        return pieces[:-1], pieces[-1], "split" if split else "doubled" if len(pieces) > 1 else ""
-    other = [cell.source for cell in copies if cell.cell_type != kind and cell.source.strip()]
-    other = [text for text in other if _normal(text) not in stubs]
-    if other:
-        return [], other[-1], "retyped"
-    return [], copies[0].source, "unanswered"
-
-
-def answers(notebook, template, *, code_stub: str = CODE_STUB, text_stub: str = TEXT_STUB) -> Answers:
-    """Take a student's answers out of a notebook, by the instructor's notebook alone.
-
-    Which cells are solutions, and of which type, says the template; the student's flags count for nothing, only the
-    ``grade_id`` says which cell is meant (failing that, the cell's own id). Text in a given cell, tests among them, is
-    not taken, unless a missing answer was merged into it.
-
-    If an id occurs more than once, empty cells, untouched stubs and cells of another type are set aside first. A cell
-    whose first line is indented continues the copy before it (a split cell), equal copies count once, and of what
-    remains the last is the answer, because the last definition is the one that held in the student's own notebook; the
-    earlier ones run before it as the student's own cells. Copies of a text are joined. If nothing of the right type was
-    worked on, the last worked-on cell of another type is the answer.
-
-    Parameters
-    ----------
-    notebook : the student's, as `read` or `admit` returns it.
-    template : the instructor's, source or release version, with nbgrader's metadata.
-    code_stub, text_stub : what the course puts in place of solutions, if it is not nbgrader's default.
-
-    Returns
-    -------
-    Answers. None stands for a cell that is missing: run nothing in its place, since a stub could undo what another cell
-    defines.
-
-    Raises
-    ------
-    Refused : with state wrong-notebook if no cell of the template can be found.
-
-    Examples
-    --------
-    >>> def cell(text, name=None):
-    ...     flags = {"nbgrader": {"grade_id": name, "solution": True}} if name else {}
-    ...     return v4.new_code_cell(text, metadata=flags)
-    >>> template = v4.new_notebook(cells=[cell("x = ...", "x"), cell("y = ...", "y")])
-    >>> mine = v4.new_notebook(cells=[cell("x = 1", "x"), cell("print(x)")])
-    >>> got = answers(mine, template)
-    >>> got.cells
-    {'x': 'x = 1', 'y': None}
-    >>> got.own
-    (Own(source='print(x)', place='x', before=False, kind='code'),)
-    >>> print(*got.notes)
-    Solution cell y is missing; put it back from the released version.
-    """
-    given, plain, album = {}, {""}, _Album()
-    for cell in template.cells:
-        flags = cell.get("metadata", {}).get("nbgrader", {})
-        if flags.get("grade_id"):
-            given[flags["grade_id"]] = cell
-        else:
-            plain.add(_normal(cell.source))
-    solutions = [name for name, cell in given.items() if cell.metadata["nbgrader"].get("solution")]
-    by_id = {cell.get("id"): name for name, cell in given.items() if cell.get("id")}
-    claimed = {cell.metadata.get("nbgrader", {}).get("grade_id") for cell in notebook.cells}
-
-    notes, copies, own, place, unknown = [], {name: [] for name in given}, [], None, 0
-    for cell in notebook.cells:
-        name = cell.metadata.get("nbgrader", {}).get("grade_id")
-        if name is None and by_id.get(cell.get("id")) not in claimed | {None}:
-            name = by_id[cell["id"]]
-            if cell.cell_type == given[name].cell_type:
-                notes.append(f"Cell {name} has lost its grade_id and was known by its cell id; nothing needs doing.")
-            else:
-                name = None
-        if name in given:
-            place = name
-            copies[name].append(cell)
-            continue
-        unknown += name is not None
-        if cell.cell_type in ("code", "markdown") and _normal(cell.source) not in plain:
-            own.append(Own(album.text(cell), place, kind=cell.cell_type))
-    if not any(copies.values()):
-        raise Refused(
-            "wrong-notebook", "No cell carries an id of this assignment; submit the notebook that was handed out."
-        )
-    if unknown:
-        notes.append(
-            f"{unknown} cells carry ids of another version and count as the student's own; nothing needs doing."
-        )
-
-    def stub_of(name):
-        return code_stub if given[name].cell_type == "code" else text_stub
-
-    released = {name: released_text(cell.source, stub_of(name)).strip() for name, cell in given.items()}
-    rest = {}  # what stands in copies of given cells besides what was handed out
-    for name, cell in given.items():
-        if name in solutions:
-            continue
-        handed = {_normal(released[name]), _normal(cell.source)}
-        texts = [copy.source for copy in copies[name] if _normal(copy.source) not in handed]
-        for text in texts:
-            if released[name] and released[name] in text and cell.cell_type == "code":
-                rest[name] = text.replace(released[name], "", 1).strip("\n")
-        if texts:
-            notes.append(f"Given cell {name} was changed, and the instructor's version counts; nothing needs doing.")
-
-    order, out, unanswered, before = list(given), {}, [], []
-    for name in solutions:
-        kind, mine = given[name].cell_type, copies[name]
-        if not mine:
-            at = order.index(name)
-            merged = next((order[n] for n in (at - 1, at + 1) if 0 <= n < len(order) and order[n] in rest), None)
-            if merged:
-                out[name] = rest.pop(merged)
-                notes.append(f"Solution cell {name} was merged into {merged} and was cut out again; split them.")
-            else:
-                out[name] = None
-                notes.append(f"Solution cell {name} is missing; put it back from the released version.")
-            continue
-        marked = released[name] != given[name].source.strip()
-        stubs = [released[name], given[name].source, *([] if marked else [stub_of(name)])]
-        earlier, text, how = _take(mine, kind, stubs, album)
-        for other in order:  # a test that was merged into the answer
-            if kind == "code" and other not in solutions and not copies[other] and given[other].cell_type == "code":
-                if released[other] and released[other] in text:
-                    text = text.replace(released[other], "", 1).rstrip()
-                    notes.append(f"Given cell {other} was merged into {name} and was cut out again; split them.")
-        before += [Own(piece, name, before=True) for piece in earlier]
-        out[name] = text
-        if how == "unanswered":
-            unanswered.append(name)
-        else:
-            sentence = {
-                "doubled": "occurs more than once, the last copy counts and the earlier ones run before it; keep one",
-                "split": "was split, and its parts were joined; merge them",
-                "joined": "occurs more than once, and all its texts count; merge them",
-                "retyped": f"is no longer {kind} and was read as such; set its type again",
-            }.get(how)
-            if sentence:
-                notes.append(f"Solution cell {name} {sentence}.")
-
-    for name in solutions:  # an answer in words that goes on, or stands whole, in cells below its own
-        more = [cell for cell in own if cell.kind == given[name].cell_type == "markdown" and cell.place == name]
-        if more:
-            answered = name not in unanswered and out[name] is not None
-            out[name] = "\n\n".join([*([out[name]] if answered else []), *(cell.source for cell in more)])
-            unanswered = [other for other in unanswered if other != name]
-            own = [cell for cell in own if cell.kind != "markdown" or cell.place != name]
-            notes.append(f"Solution cell {name} is followed by texts, which count with it; merge them.")
-    silent = [name for name in unanswered if given[name].cell_type == "markdown"]
-    if silent and not all(cell.kind == "code" for cell in own):
-        notes.append(f"Texts stand elsewhere, while {', '.join(silent)} is not answered; see the autograded notebook.")
-
-    definition = re.compile(r"^(?:def|class)\s+(\w+)", re.M)
-    defined = {name: definition.search(released[name]) for name in solutions if out[name] is None}
-    holders = {}
-    for other in solutions if any(defined.values()) else ():
-        for found in definition.finditer(out[other] or ""):
-            holders.setdefault(found[1], other)
-    for name, wanted in defined.items():
-        if wanted:
-            holder = holders.get(wanted[1])
-            if holder:
-                notes.append(f"Solution cell {name} seems to be merged into {holder}, where it runs; split them.")
-    gone = [name for name in order if name not in solutions and not copies[name]]
-    if gone:
-        held = ", ".join(gone[:5]) + (f" and {len(gone) - 5} more" if len(gone) > 5 else "")
-        notes.append(f"Given cells are missing and the instructor's count ({held}); nothing needs doing.")
-    places = {name: n for n, name in enumerate(order)}
-    everything = sorted(before + own, key=lambda cell: (places.get(cell.place, -1), not cell.before))
-    return Answers(out, tuple(everything), tuple(unanswered), tuple(notes), album.pictures)

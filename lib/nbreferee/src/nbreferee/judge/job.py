@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 import nbformat
 
 from ..errors import NbrefereeError
-from ..intake.notebook import Answers
+from ..intake.answers import Answers
 
 __all__ = ["ANSWER", "GIVEN", "OWN", "TEST", "Job", "JobError", "RunLimits", "Step", "plan"]
 
@@ -144,7 +144,7 @@ def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | 
     Parameters
     ----------
     template : the instructor's source notebook, hidden tests included.
-    answers : what `nbreferee.intake.notebook.answers` found in the submission.
+    answers : what `nbreferee.intake.answers.answers` found in the submission.
     limits : seconds and sizes.
 
     Raises

@@ -11,7 +11,7 @@ import re
 from nbformat import NotebookNode, from_dict
 from nbgrader.utils import compute_checksum, is_grade, is_locked, is_solution, is_task
 
-from ..intake.notebook import CODE_STUB, TEXT_STUB
+from ..intake.answers import CODE_STUB, TEXT_STUB
 from ..judge.job import OWN, kind_of
 from ..judge.results import LEFT_OUT, TEST_STATES, ResultError
 
@@ -31,7 +31,7 @@ def autograded(
     Parameters
     ----------
     template : the instructor's source notebook, hidden tests included.
-    answers : what `nbreferee.intake.notebook.answers` found in the submission.
+    answers : what `nbreferee.intake.answers.answers` found in the submission.
     result : the verdict, with a test for each test cell of the template.
     code_stub, text_stub : what the course puts in place of solutions, if it is not nbgrader's default.
 

@@ -415,7 +415,7 @@ def feedback(template, answers, result, *, title: str, extra: dict | None = None
     Parameters
     ----------
     template : the instructor's source notebook, hidden tests included.
-    answers : what `nbreferee.intake.notebook.answers` found in the submission.
+    answers : what `nbreferee.intake.answers.answers` found in the submission.
     result : the verdict.
     title : heads the page, such as "Problem set 2".
     extra : what a person decided, all of it optional: ``{grade_id: {"score": 7.5, "comment": "…"}}``;
@@ -433,7 +433,7 @@ def feedback(template, answers, result, *, title: str, extra: dict | None = None
     Examples
     --------
     >>> from nbformat.v4 import new_code_cell, new_notebook
-    >>> from nbreferee.intake.notebook import Answers
+    >>> from nbreferee.intake.answers import Answers
     >>> from nbreferee.judge.results import Result, TestResult
     >>> test = new_code_cell("assert x == 1", metadata={"nbgrader": {"grade_id": "t", "grade": True, "points": 2}})
     >>> result = Result((TestResult("t", "failed", 0.0, 2.0, "x is 3; expected 1"),))

@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from ..export.tables import write
-from ..intake.notebook import CODE_STUB, TEXT_STUB, shown
+from ..intake.answers import CODE_STUB, TEXT_STUB
+from ..intake.notebook import shown
 
 __all__ = ["OWN", "Pair", "Report", "Settings", "compare", "from_answers", "given", "page", "table"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 import nbformat
 
 from ..errors import NbrefereeError
-from ..intake.notebook import CODE_STUB, TEXT_STUB, Answers, Own
+from ..intake.answers import CODE_STUB, TEXT_STUB, Answers, Own
 from ..judge.job import Job
 from ..judge.results import Result, ResultError
 from ..rpc.codec import CodecError, Limits, decode, encode

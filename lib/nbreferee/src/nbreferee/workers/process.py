@@ -8,7 +8,7 @@ import traceback
 import nbformat
 from nbformat import v4
 
-from ..intake.notebook import Answers
+from ..intake.answers import Answers
 from ..judge.grader import GraderError, grade
 from ..judge.job import plan
 from ..judge.results import CellResult, Result, TestResult
