@@ -9,7 +9,7 @@ import nbformat
 from nbconvert import HTMLExporter
 from nbformat.v4 import new_markdown_cell, new_notebook
 
-from nbreferee.export import tables as export
+from nbreferee.export import marks as export
 from tests.nbreferee.toycourse import (
     GOOD,
     by_student,

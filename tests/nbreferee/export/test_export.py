@@ -6,14 +6,20 @@ import warnings
 
 import pytest
 
-from nbreferee.export import tables as export
-from nbreferee.export.tables import Exercise, ExportError, Mark, Marks, Student
+from nbreferee.export import marks as gradebooks
+from nbreferee.export.canvas import canvas as fill_canvas
+from nbreferee.export.marks import Exercise, ExportError, Mark, Marks, Person
+from nbreferee.export.moodle import moodle as fill_moodle
+from nbreferee.export.moodle import moodle_import
+from nbreferee.export.tables import long, wide
+from nbreferee.export.worksheet import mapping
+from nbreferee.pages.tables import TableError, write
 
 STUDENTS = (
-    Student("ada", "Lovelace", "Ada", "Ada@x.org"),
-    Student("bob", "=cmd()", "Bob", "bob@x.org"),
-    Student("eve", "", "", ""),
-    Student("mia", "", "", "mia@x.org"),
+    Person("ada", "Lovelace", "Ada", "Ada@x.org"),
+    Person("bob", "=cmd()", "Bob", "bob@x.org"),
+    Person("eve", "", "", ""),
+    Person("mia", "", "", "mia@x.org"),
 )
 MARKS = Marks(
     STUDENTS,
@@ -25,6 +31,7 @@ MARKS = Marks(
         ("mia", "set1"): Mark("marked", 0.1 + 0.2, 10.0),
     },
 )
+DONE = Mark("marked", 1.0, 1.0)
 
 
 def table(path, delimiter=","):
@@ -61,7 +68,7 @@ def gradebook(tmp_path_factory):
 
 def test_the_gradebook_is_read_and_not_written(gradebook):
     before = hashlib.sha256(gradebook.read_bytes()).digest()
-    marks = export.read(f"sqlite:///{gradebook}")
+    marks = gradebooks.read(f"sqlite:///{gradebook}")
     assert [s.id for s in marks.students] == ["ada", "bob", "eve"] and marks.possible == {"set1": 12.0}
     ada = marks.marks["ada", "set1"]
     assert (ada.state, ada.points, ada.penalty) == ("marked", 8.0, 1.5)  # 2 + 2 + 5.5 - 1.5
@@ -76,16 +83,16 @@ def test_the_gradebook_is_read_and_not_written(gradebook):
     assert hashlib.sha256(gradebook.read_bytes()).digest() == before
     from sqlalchemy import text
 
-    with pytest.raises(ExportError, match="readonly"), export._session(f"sqlite:///{gradebook}") as session:
+    with pytest.raises(ExportError, match="readonly"), gradebooks._session(f"sqlite:///{gradebook}") as session:
         session.execute(text("delete from student"))
 
 
 def test_the_roster_and_who_has_handed_in(gradebook):
     url = f"sqlite:///{gradebook}"
-    assert export.roster(url) == ["ada", "bob", "eve"] and export.handed_in(url, "set1") == ["ada", "bob"]
-    assert export.handed_in(url, "set9") == []
+    assert gradebooks.roster(url) == ["ada", "bob", "eve"] and gradebooks.handed_in(url, "set1") == ["ada", "bob"]
+    assert gradebooks.handed_in(url, "set9") == []
     with pytest.raises(ExportError, match="there is no gradebook"):
-        export.roster(url.replace("grade", "no"))
+        gradebooks.roster(url.replace("grade", "no"))
 
 
 def test_a_mark_that_is_no_number_stops_the_export(gradebook, tmp_path):
@@ -97,39 +104,48 @@ def test_a_mark_that_is_no_number_stops_the_export(gradebook, tmp_path):
         db.execute("update grade set auto_score = 9e999, manual_score = null")
     db.close()
     with pytest.raises(ExportError, match="is inf, which is no number; grade it again"):
-        export.read(f"sqlite:///{copy}")
+        gradebooks.read(f"sqlite:///{copy}")
 
 
 @pytest.mark.parametrize("url", ["sqlite:///nowhere.db", "what", "sqlite:///{no_db}"])
 def test_what_is_no_gradebook_is_said(tmp_path, url):
     (tmp_path / "x.db").write_text("no database, but long enough to be looked at" * 99)
     with pytest.raises(ExportError, match=r"; (check|write)"):
-        export.read(url.format(no_db=tmp_path / "x.db"))
+        gradebooks.read(url.format(no_db=tmp_path / "x.db"))
     assert not (tmp_path / "nowhere.db").exists()
 
 
 def test_wide_and_long_tables(tmp_path):
-    rows = export.wide(MARKS)
+    rows = wide(MARKS)
     assert [row[4:] for row in rows[1:]] == [
         [7.5, 10.0, 0.5, "marked"],
         [None, 10.0, 0.0, "needs manual grading"],
         [None, 10.0, None, "not submitted"],
         [0.1 + 0.2, 10.0, 0.0, "marked"],
     ]
-    assert [row[4] for row in export.wide(MARKS, missing="zero", waiting="points")[1:]] == [7.5, 3.0, 0.0, 0.1 + 0.2]
-    export.write(tmp_path / "wide.csv", rows, bom=True)
+    assert [row[4] for row in wide(MARKS, missing="zero", waiting="points")[1:]] == [7.5, 3.0, 0.0, 0.1 + 0.2]
+    write(tmp_path / "wide.csv", rows, bom=True)
     assert (tmp_path / "wide.csv").read_bytes().startswith(b"\xef\xbb\xbf")
     assert table(tmp_path / "wide.csv")[1:3] == [
         ["ada", "Lovelace", "Ada", "Ada@x.org", "7.5", "10", "0.5", "marked"],
         ["bob", "'=cmd()", "Bob", "bob@x.org", "", "10", "0", "needs manual grading"],
     ]
     assert table(tmp_path / "wide.csv")[4][4] == "0.3"
-    assert [row[:6] for row in export.long(MARKS)[1:3]] == [
+    assert [row[:6] for row in long(MARKS)[1:3]] == [
         ["ada", "set1", "set1", "t1", "code", 8.0],
         ["bob", "set1", "", "", "", None],
     ]
     with pytest.raises(ExportError, match="missing is 'nought'"):
-        export.wide(MARKS, missing="nought")
+        wide(MARKS, missing="nought")
+
+
+def test_who_waits_for_a_mark_by_hand_is_named(tmp_path):
+    marks = Marks(STUDENTS, {"set1": 10.0, "set2": 1.0}, MARKS.marks | {(s.id, "set2"): DONE for s in STUDENTS})
+    (said,) = marks.unmarked()
+    assert said.startswith("set1: 1 wait for marks by hand: bob; mark them in formgrader") and "no mark for now" in said
+    (said,) = marks.unmarked(["set1"], waiting="points")
+    assert "the points that they have without it were given out" in said
+    assert not marks.unmarked(["set2"])
 
 
 PLAIN = ["=1", "+1", "-1", "@a", "\t=1", "\r=1", "\n=1", " =1", "\u200b=1", "\ufeff=1", "\u2212", "\x00=1"]
@@ -138,15 +154,15 @@ WIDE = ["\uff1d1", "\uff0b1", "\uff0d1", "\uff20a", "\ufe631", "\u3000\uff1d1"]
 
 @pytest.mark.parametrize("text", PLAIN + WIDE)
 def test_formulas_are_defused(tmp_path, text):
-    export.write(tmp_path / "t.csv", [[text, "a;=1", -2.5]])
+    write(tmp_path / "t.csv", [[text, "a;=1", -2.5]])
     raw = (tmp_path / "t.csv").read_text()
     assert raw.startswith("\"'") and raw.endswith(',"a;=1","-2.5"\n') and raw.count("\n") == 1
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ExportError, match="cannot be written"):
-        export.write(tmp_path / "folder", [["a"]])
+    with pytest.raises(TableError, match="cannot be written"):
+        write(tmp_path / "folder", [["a"]])
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
@@ -164,7 +180,7 @@ CANVAS = (
 
 def canvas(tmp_path, text=CANVAS, **options):
     (tmp_path / "in.csv").write_bytes(text.encode())
-    filled = export.canvas(tmp_path / "in.csv", MARKS, "set1", **options)
+    filled = fill_canvas(tmp_path / "in.csv", MARKS, "set1", **options)
     filled.write(tmp_path / "out.csv")
     return filled, table(tmp_path / "in.csv"), table(tmp_path / "out.csv")
 
@@ -234,7 +250,7 @@ MOODLE = (
 
 def moodle(tmp_path, text=MOODLE, **options):
     (tmp_path / "in.csv").write_text(text)
-    filled = export.moodle(tmp_path / "in.csv", MARKS, "set1", **options)
+    filled = fill_moodle(tmp_path / "in.csv", MARKS, "set1", **options)
     filled.write(tmp_path / "out.csv")
     return filled, table(tmp_path / "in.csv"), table(tmp_path / "out.csv")
 
@@ -244,7 +260,7 @@ def test_moodle_gets_grades_by_mail_or_mapping(tmp_path):
     assert changed(old, new) == {(1, 4): "7.5"}
     assert filled.kept == {"mia": ("locked in Moodle", "0.3")} and filled.unknown == ["Participant 103"]
     (tmp_path / "ids.csv").write_text("student,lms_id\neve,103\n")
-    filled, old, new = moodle(tmp_path, ids=export.mapping(tmp_path / "ids.csv"), missing="zero", waiting="points")
+    filled, old, new = moodle(tmp_path, ids=mapping(tmp_path / "ids.csv"), missing="zero", waiting="points")
     assert changed(old, new) == {(1, 4): "7.5", (3, 4): "0"} and filled.kept["bob"] == ("2.00", "3")
     blind = "Identifier,Status,Grade,Last modified (grade)\nParticipant 101,x,,-\n"
     filled, old, new = moodle(tmp_path, blind, ids={"ada": "Participant 101"})
@@ -266,12 +282,12 @@ def test_a_worksheet_in_another_language(tmp_path):
 
 
 def test_the_simple_import_leaves_out_who_has_no_mark():
-    rows, notes = export.moodle_import(MARKS)
+    rows, notes = moodle_import(MARKS)
     assert rows == [["Email address", "set1"], ["Ada@x.org", 7.5], ["mia@x.org", 0.1 + 0.2]]
     assert any("2 students have no mark" in note for note in notes)
-    rows, notes = export.moodle_import(MARKS, missing="zero")
+    rows, notes = moodle_import(MARKS, missing="zero")
     assert len(rows) == 3 and any("no e-mail address: eve" in note for note in notes)
-    assert ["eve", 0.0] in export.moodle_import(MARKS, by="id", missing="zero")[0]
+    assert ["eve", 0.0] in moodle_import(MARKS, by="id", missing="zero")[0]
 
 
 def test_a_mapping_is_checked(tmp_path):
@@ -283,4 +299,4 @@ def test_a_mapping_is_checked(tmp_path):
     ):
         (tmp_path / "ids.csv").write_text(text)
         with pytest.raises(ExportError, match=wanted):
-            export.mapping(tmp_path / "ids.csv")
+            mapping(tmp_path / "ids.csv")

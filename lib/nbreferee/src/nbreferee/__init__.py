@@ -8,13 +8,22 @@ what makes, releases, marks by hand and keeps the books. The package knows no on
 
 From the ground up, and no import runs the other way:
 
-    rpc       codec framing exchange agent proxies torch_values    values as bytes, bytes over a line, a conversation
-    walls     sandbox syscalls supervisor fork_server doctor       the walls, the process that forks, what works here
-    intake    gate notebook answers                                     what is let in: files, notebooks, answers
-    judge     job trusted grader results                           what is run, how, what came out
-    pages     autograded feedback similarity                       what people see of a verdict
-    workers   process message pool cluster                         a grading process, many of them, many machines
-    course    run store gradebook late trial settings report guard validation      an assignment, and what is kept of it
-    export    tables                                               what other systems take
-    cli       the command
+    rpc       codec framing exchange agent proxies torch_values files printed shell
+              values as bytes, bytes over a line, a conversation
+    walls     sandbox syscalls supervisor fork_server doctor
+              the walls, the process that forks, what works here
+    intake    gate notebook answers
+              what is let in: files, notebooks, answers
+    judge     job trusted grader results reasons words
+              what is run, how, what came out
+    pages     autograded feedback similarity tables
+              what people see of a verdict
+    workers   process message pool cluster
+              a grading process, many of them, many machines
+    course    run store gradebook late trial settings report guard validation migrate
+              an assignment, and what is kept of it
+    export    marks tables worksheet canvas moodle
+              what other systems take
+    errors    their one base, below all rooms
+    cli       the command, above them
 """

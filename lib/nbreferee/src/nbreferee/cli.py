@@ -14,7 +14,7 @@ from .course.late import DeadlinesError
 from .course.run import BatchError, CourseFolder, Stopped, grade_assignment, needs_eye, read_source, writing
 from .course.settings import SettingsError
 from .course.store import StoreError
-from .export.tables import ExportError, handed_in, roster
+from .export.marks import ExportError, handed_in, roster
 from .intake.notebook import Refused, shown
 from .judge.job import JobError
 from .walls.sandbox import SandboxError, abilities
@@ -327,30 +327,33 @@ def _doctor(options):
 
 
 def _export(options):
-    from .export import tables as export
+    from .export.canvas import canvas
+    from .export.marks import read
+    from .export.moodle import moodle, moodle_import
+    from .export.tables import long, wide
+    from .export.worksheet import mapping
+    from .pages.tables import write
 
-    course = _course(options)
-    marks = export.read(course.gradebook, options.assignment or None)
-    ids = export.mapping(options.ids) if options.ids else None
+    names = options.assignment or None
+    marks = read(_course(options).gradebook, names)
+    ids = mapping(options.ids) if options.ids else None
     choice = {"missing": options.missing, "waiting": options.waiting}
     if options.form in ("canvas", "moodle"):
         if options.template is None or len(options.assignment) != 1:
             raise ExportError(f"{options.form} wants --template FILE, its own export, and one --assignment NAME")
-        more = {"column": options.column} if options.form == "canvas" else {}
-        fill = getattr(export, options.form)
-        filled = fill(
-            options.template, marks, options.assignment[0], ids=ids, overwrite=options.overwrite, **choice, **more
-        )
+        fill = partial(canvas, column=options.column) if options.form == "canvas" else moodle
+        filled = fill(options.template, marks, *names, ids=ids, overwrite=options.overwrite, **choice)
         filled.write(options.file)
-        print(*filled.sentences(), sep="\n")
+        said = filled.sentences()
     else:
-        sentences = []
+        said = []
         if options.form == "moodle-import":
-            rows, sentences = export.moodle_import(marks, options.assignment or None, by=options.by, ids=ids, **choice)
+            rows, said = moodle_import(marks, names, by=options.by, ids=ids, **choice)
         else:
-            rows = export.wide(marks, **choice) if options.form == "csv" else export.long(marks)
-        export.write(options.file, rows, bom=options.bom)
-        print(*sentences, f"{options.file}: {len(rows) - 1} rows", sep="\n")
+            rows = wide(marks, **choice) if options.form == "csv" else long(marks)
+        write(options.file, rows, bom=options.bom)
+        said.append(f"{options.file}: {len(rows) - 1} rows")
+    print(*said, *marks.unmarked(names, waiting=options.waiting), sep="\n")
     return 0
 
 

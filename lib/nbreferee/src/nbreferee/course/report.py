@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..export.tables import defused, number, write
+from ..pages.tables import defused, number, write
 from .run import Row, needs_eye
 
 __all__ = ["summary", "table", "write_csv", "write_markdown"]

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..export.tables import write
 from ..intake.answers import CODE_STUB, TEXT_STUB
 from ..intake.notebook import shown
+from .tables import write
 
 __all__ = ["OWN", "Pair", "Report", "Settings", "compare", "from_answers", "given", "page", "table"]
 
