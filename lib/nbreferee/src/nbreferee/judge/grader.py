@@ -15,24 +15,21 @@ tests had used before: each in a new process. So one answer's endless loop takes
 one answer leaves behind, a thread or a full memory, takes no mark from another.
 """
 
-import ast
-import builtins
 import contextlib
 import io
 import math
 import numbers
-import re
 import signal
 import time
-import traceback
 from collections import Counter
 
 import numpy as np
 
 from ..errors import NbrefereeError
 from ..rpc.exchange import torch_here
-from ..rpc.proxies import Meddled, Student, StudentError, StudentLost
+from ..rpc.proxies import Student, StudentError, StudentLost
 from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, UNREADABLE, Job, bound
+from .reasons import NOT_PASSED, UNANSWERED, Reasons, said
 from .results import CellResult, Result, TestResult
 from .trusted import Trusted, compiled, reads
 
@@ -89,6 +86,7 @@ class _Run:
         self.costs, self.waiting = Counter(), []  # what answers have cost; tests that wait for a process of their own
         self.processes = self.seen = 0  # the present process, and the one that given cells were last run with
         self.halted = {}  # given cell that stopped: (whether by the student's fault, the error)
+        self.reasons = Reasons(job, self.trusted, self.cells, self.halted)
         self.first = True  # the first pass, from top to bottom
 
     def all(self):
@@ -272,7 +270,7 @@ class _Run:
         except StudentLost as loss:
             (state, why), trace, output = self.lost(loss), "", ""
         except BaseException as error:  # out of a function of a test, which the cell has kept and called
-            state, why, trace, output = "failed", _said(error), "", ""
+            state, why, trace, output = "failed", said(error), "", ""
         settled = fresh or state == "ran" or why.startswith("NotImplementedError") or self.spent()
         if not settled:  # a test has been in this process before, whose fault it may be
             self.lose()
@@ -308,7 +306,7 @@ class _Run:
             self.condemned.add(index)
             self.halted[index] = True, loss.reason
         except (Exception, _TooSlow, SystemExit) as error:
-            self.halted[index] = student is not None, _said(error)
+            self.halted[index] = student is not None, said(error)
         finally:
             self.trusted.settle()
 
@@ -379,16 +377,23 @@ class _Run:
         except _TooSlow:
             state, points, message = "timeout", 0.0, f"the test was not done after {self.limits.cell_s:g} seconds"
         except BaseException as error:
-            state, message, mistake, trace = self.explain(error, step)
+            state, message, mistake, trace = self.reasons.of(error, step, self.answers(index))
             points = 0.0
         finally:
             self.trusted.settle()
             if student is not None:
                 student.retire()
+        if state in ("failed", "invalid") and self.untouched(index):
+            return self.verdict(step, "unanswered", 0.0, began, UNANSWERED)
         calls, output = self.asked_so_far()
-        return self.verdict(
-            step, state, points, began, message, mistake, trace, calls, output if step.hidden else printed.getvalue()
-        )
+        output = output if step.hidden else printed.getvalue()
+        return self.verdict(step, state, points, began, message, mistake, trace, calls, output)
+
+    def untouched(self, index):
+        """Whether the answer that a test is about, the last one above it that it asks, is as it was handed out."""
+        names = self.answers(index)
+        about = [step for step in self.job.steps[:index] if step.kind == ANSWER and step.name in names]
+        return bool(about) and about[-1].untouched
 
     def rereading(self):
         """What is done after each question: a student's function may have bound a global name anew."""
@@ -415,79 +420,13 @@ class _Run:
             time.monotonic() - began,
         )
 
-    def explain(self, error, step):
-        """(state, message, known mistake, the student's lines) for what a test raised."""
-        text = _said(error, kind=False)
-        if isinstance(error, Meddled):
-            return "failed", text, "", ""
-        if isinstance(error, StudentError):
-            if error.ename == "NotImplementedError":
-                return "unanswered", "nothing was written into the answer yet", "", ""
-            state = "memory" if isinstance(error, MemoryError) else "failed"
-            if step.hidden:
-                kind = error.ename if hasattr(builtins, error.ename) else "an error of its own"
-                return state, f"your code raised {kind}", "", self.own_line(error.trace)
-            return state, f"your code raised {error.ename}{': ' + text if text else ''}", "", error.trace
-        if isinstance(error, AssertionError):
-            mistake = getattr(error, "mistake", "")
-            if not text:
-                text = _assertion(error, step) or "the test did not pass"
-            return "failed", text, mistake if isinstance(mistake, str) else "", ""
-        if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
-            if error.name not in self.trusted.names:
-                return *self.missing(error.name, step, text), "", ""
-        if any(kind.__name__ == "OutcomeException" for kind in type(error).__mro__):  # pytest's word for a failure
-            return "failed", text, "", ""
-        if isinstance(error, ImportError | SyntaxError):
-            return "broken", f"the test stopped with {type(error).__name__}: {text}", "", ""
-        if isinstance(error, MemoryError):
-            return "invalid", "what the answer returned needs more memory than a test may take", "", ""
-        # In a hidden test without the text, in which the answer could tell what it was asked.
-        why = type(error).__name__ if step.hidden else f"{type(error).__name__}: {text}"
-        return "invalid", f"the test cannot use what the answer returned ({why})", "", ""
-
-    def own_line(self, trace):
-        """Of a trace that a stranger's process tells, the last line, if it stands so in the submission."""
-        mine = [step.source.split("\n") for step in self.job.steps if step.kind in (ANSWER, OWN)]
-        for told in reversed(trace.split("\n")):
-            found = re.fullmatch(r"→ *(\d{1,5})  (.*)", told)
-            number, text = (int(found[1]), found[2].strip()) if found else (0, "")
-            if text and any(number <= len(lines) and lines[number - 1].strip() == text for lines in mine):
-                return f"→ {number:4}  {text}"
-        return ""
-
-    def missing(self, name, step, text):
-        """(state, message) for a name that nobody has defined."""
-        answer = self.trusted.asked.get(name)
-        if answer is None:
-            return self.not_given(name, step)
-        cells = [cell for cell in self.cells.values() if cell.state not in ("ran", "skipped")]
-        cell = next((cell for cell in cells if cell.name == answer), None) or (cells[0] if cells else None)
-        why = f": {cell.name or 'a cell of your own'} stopped with {cell.error}" if cell else "; do not rename it"
-        return "failed", f"{name or text} is not defined{why}"
-
-    def not_given(self, name, step):
-        """(state, message) for a name that is the instructor's to define."""
-        steps = self.job.steps
-        binds = [index for index, other in enumerate(steps) if other.kind != ANSWER and name in bound(other.source)]
-        above = [steps[index] for index in binds if index < steps.index(step)]
-        stopped = [self.halted[index] for index in binds if index in self.halted]
-        if any(fault for fault, _ in stopped):
-            return "failed", f"{name} is not defined: the given cell that defines it stopped with {stopped[0][1]}"
-        if stopped or (not above and self.halted):
-            why = (stopped or list(self.halted.values()))[0][1]
-            return "broken", f"the test needs {name}, and a given cell stopped on the trusted side with {why}"
-        if any(other.kind == TEST for other in above):
-            return "failed", f"{name} is not defined: the test above that defines it did not come so far"
-        return (
-            "broken",
-            f"the test needs {name}, which no cell above binds; list it under asks in the answer's metadata",
-        )
-
     def judge_inside(self, index):
         """Judge a sandboxed test: in a new process of the student's, once those that it needs have passed."""
-        step = self.job.steps[index]
-        self.verdicts[step.name] = self.inside(index, step, time.monotonic())
+        step, began = self.job.steps[index], time.monotonic()
+        verdict = self.inside(index, step, began)
+        if verdict.state in ("failed", "withheld") and self.untouched(index):
+            verdict = self.verdict(step, "unanswered", 0.0, began, UNANSWERED)
+        self.verdicts[step.name] = verdict
 
     def inside(self, index, step, began):
         """The verdict of a sandboxed test."""
@@ -505,19 +444,12 @@ class _Run:
             state, message = self.lost(loss, veiled=step.hidden)
             return self.verdict(step, state, 0.0, began, message)
         except StudentError as error:  # the agent that runs the test was tampered with
-            return self.verdict(
-                step, "failed", 0.0, began, _said(error) if not step.hidden else "the test did not pass"
-            )
+            return self.verdict(step, "failed", 0.0, began, said(error) if not step.hidden else NOT_PASSED)
         if not ran.error:
             return self.verdict(step, "passed", step.points, began, output=ran.output)
-        message = ran.error
-        if ran.ename == "AssertionError" or not hasattr(builtins, ran.ename or ""):  # a failed assertion, by any name
-            message = message.removeprefix(ran.ename or "").lstrip(": ")
         if ran.ename == "NotImplementedError":
-            return self.verdict(step, "unanswered", 0.0, began, "nothing was written into the answer yet")
-        if step.hidden and not any(form.fullmatch(message) for form in _messages(step.source)):
-            # Whoever shares the process with a hidden test could put what it read there into a message.
-            message = "the test did not pass"
+            return self.verdict(step, "unanswered", 0.0, began, UNANSWERED)
+        message = self.reasons.told(ran, step)
         output = "" if step.hidden else ran.output
         return self.verdict(step, "failed", 0.0, began, message, output=output)
 
@@ -556,15 +488,6 @@ def _full(verdict):
     return verdict is not None and verdict.state == "passed" and verdict.points >= verdict.worth
 
 
-def _said(error, kind=True):
-    """What an error says, in one piece; its kind before it."""
-    try:
-        text = str(error).strip()
-    except Exception:  # a number of five thousand digits, for example
-        text = "a text that cannot be shown"
-    return f"{getattr(error, 'ename', '') or type(error).__name__}: {text}".rstrip(": ") if kind else text
-
-
 def _partial(value, worth):
     """The points for what a test's last line says: a number is partial credit, as in nbgrader; anything else is all."""
     if isinstance(value, np.ndarray | np.generic) or (torch_here() and isinstance(value, torch_here().Tensor)):
@@ -576,28 +499,3 @@ def _partial(value, worth):
     if not isinstance(value, numbers.Real) or math.isnan(value):
         raise ValueError(f"the test's last line is {value}, which is no number of points")
     return min(max(float(value), 0.0), worth)
-
-
-def _assertion(error, step):
-    """The assertion that failed, where the student may see it."""
-    if step.hidden:
-        return ""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == f"<{step.name}>"]
-    asserts = [node for node in ast.walk(ast.parse(step.source)) if isinstance(node, ast.Assert)] if lines else []
-    here = [node for node in asserts if node.lineno <= lines[-1] <= node.end_lineno]
-    return f"{ast.unparse(here[-1].test)} does not hold" if here else ""
-
-
-def _messages(source):
-    """Regular expressions of the messages that a test's own text can give: its strings, with numbers in the holes."""
-    forms = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.JoinedStr):
-            parts = [
-                re.escape(part.value) if isinstance(part, ast.Constant) else r"[-+0-9.,e() ]{0,40}"
-                for part in node.values
-            ]
-            forms.append(re.compile("".join(parts)))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) >= 12:
-            forms.append(re.compile(re.escape(node.value)))
-    return forms

@@ -67,6 +67,7 @@ class Step:
     asks : names that an answer is asked for: those that the instructor's own solution binds, and those that the
         cell's metadata list under ``asks``. Tests take them from the student, and no other names.
     imports : the import statements of the instructor's own solution, a line each: modules are not the student's.
+    untouched : whether an answer is as it was handed out: a test of it does not fail, it is not answered.
     """
 
     kind: str
@@ -79,24 +80,34 @@ class Step:
     asks: tuple = ()
     changes: bool = False
     imports: str = ""
+    untouched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """All that the grading process needs; plain values only."""
+    """All that the grading process needs; plain values only.
+
+    Parameters
+    ----------
+    steps : the cells.
+    limits : seconds and sizes.
+    packages : the course's own, whose words in a failed test are the author's.
+    """
 
     steps: tuple
     limits: RunLimits = field(default_factory=RunLimits)
+    packages: tuple = ()
 
     def to_json(self) -> str:
         steps = [{name: getattr(step, name) for name in Step.__slots__} for step in self.steps]
-        return json.dumps({"steps": steps, "limits": asdict(self.limits)}, sort_keys=True, ensure_ascii=False)
+        tree = {"steps": steps, "limits": asdict(self.limits), "packages": self.packages}
+        return json.dumps(tree, sort_keys=True, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
         tree = json.loads(text)
         steps = tuple(Step(**step | {k: tuple(step[k]) for k in ("needs", "asks")}) for step in tree["steps"])
-        return cls(steps, RunLimits(**tree["limits"]))
+        return cls(steps, RunLimits(**tree["limits"]), tuple(tree["packages"]))
 
     @property
     def points(self) -> dict:
@@ -138,7 +149,7 @@ def _imports(source):
     return "\n".join(ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom))
 
 
-def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | None = None) -> Job:
+def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | None = None, packages=()) -> Job:
     """Make the job of one submission.
 
     Parameters
@@ -146,6 +157,7 @@ def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | 
     template : the instructor's source notebook, hidden tests included.
     answers : what `nbreferee.intake.answers.answers` found in the submission.
     limits : seconds and sizes.
+    packages : the course's own, see `Job`.
 
     Raises
     ------
@@ -162,14 +174,15 @@ def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | 
         if kind == ANSWER:
             listed = cell.metadata.get("nbreferee", {}).get("asks", ())
             asks = tuple(dict.fromkeys([*bound(cell.source, imports=False), *listed]))
-            steps.append(Step(ANSWER, name, answers.cells.get(name) or "", asks=asks, imports=_imports(cell.source)))
+            mine, left = answers.cells.get(name) or "", name in answers.unanswered
+            steps.append(Step(ANSWER, name, mine, asks=asks, imports=_imports(cell.source), untouched=left))
         elif kind == GIVEN:
             steps.append(Step(GIVEN, name, cell.source))
         elif kind == TEST:
             steps.append(_test(cell, name, flags, tests))
             tests.add(name)
         steps += own.get((name, False), []) if name else []
-    return Job(tuple(steps), limits or RunLimits())
+    return Job(tuple(steps), limits or RunLimits(), tuple(packages))
 
 
 def _test(cell, name, flags, before):
