@@ -16,15 +16,11 @@ STOREYS = {name: height for height, name in enumerate((*GROUND, *ROOMS, "cli", "
 # What still stands the wrong way, and what it waits for. Nothing new comes in here.
 UPWARD = {
     "rpc.proxies -> judge.results": "Call, what a proxy writes down of a question, belongs into rpc",
-    "pages.similarity -> export.tables": "what writes a table belongs below both",
-    "workers.cluster -> course.store": "the fingerprint of an environment belongs into workers",
-    "course.report -> export.tables": "what writes a table belongs below both",
 }
 PRIVATE = {
     "rpc.agent: rpc.codec._kind": "to be made public",
     "rpc.exchange: rpc.codec._crowded": "to be made public",
     "rpc.torch_values: rpc.exchange._TORCH_DTYPES": "the table belongs into the plug-in",
-    "course.late: intake.gate._root": "to be made public, or done without",
 }
 
 

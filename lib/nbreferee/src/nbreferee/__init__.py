@@ -18,7 +18,7 @@ From the ground up, and no import runs the other way:
               what is run, how, what came out
     pages     autograded feedback similarity tables
               what people see of a verdict
-    workers   process message pool cluster
+    workers   process message pool cluster fingerprint
               a grading process, many of them, many machines
     course    run store gradebook late trial settings report guard validation migrate
               an assignment, and what is kept of it

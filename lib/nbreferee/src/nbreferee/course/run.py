@@ -28,11 +28,12 @@ from ..intake.answers import Answers, answers
 from ..intake.notebook import Refused
 from ..judge.job import Job, JobError, kind_of, plan
 from ..pages import feedback
+from ..workers.fingerprint import contents, fingerprint
 from ..workers.message import MessageError, Reply, Request, read_reply, write_request
 from ..workers.pool import GraderFailed, Local, PoolError
 from . import late
 from .gradebook import Entry, GradebookError, Writer
-from .store import ADOPTED, Published, Store, StoreError, contents, fingerprint, key_of
+from .store import ADOPTED, Published, Store, StoreError, key_of
 
 __all__ = [
     "BatchError",

@@ -6,18 +6,11 @@ record of it here) can be repeated without harm: a run that was killed anywhere 
 """
 
 import hashlib
-import importlib.metadata
-import importlib.util
 import json
-import os
-import platform
 import sqlite3
-import sys
 import zlib
-from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import nbformat
@@ -28,7 +21,7 @@ from ..judge.job import Job
 from ..judge.results import Result, ResultError
 from ..workers.message import Reply
 
-__all__ = ["Published", "Store", "StoreError", "contents", "fingerprint", "key_of"]
+__all__ = ["Published", "Store", "StoreError", "key_of"]
 
 SCHEMA = 1
 ADOPTED = "adopted"  # the key of what lies in autograded/ without a record: its maker, or a run that was killed, knows
@@ -214,7 +207,7 @@ def key_of(job: Job, template: nbformat.NotebookNode | str, answers: Answers, en
     job : steps and limits.
     template : the instructor's notebook, or its JSON.
     answers : what the student contributed, texts that are not run included.
-    environment : see `fingerprint`.
+    environment : see `nbreferee.workers.fingerprint`.
     """
     own = [[each.source, each.place, each.before, each.kind] for each in answers.own]
     parts = [dict(answers.cells), own, list(answers.unanswered), list(answers.notes), answers.pictures]
@@ -224,84 +217,3 @@ def key_of(job: Job, template: nbformat.NotebookNode | str, answers: Answers, en
         data = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data) + data)
     return digest.hexdigest()
-
-
-def _files(digest, place):
-    """Take in a file, or all files of a folder."""
-    place = Path(place)
-    for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
-        if file.suffix not in (".pyc", ".so") and "__pycache__" not in file.parts and file.is_file():
-            digest.update(f"{file.relative_to(place)}\0".encode("utf-8", "surrogateescape"))
-            with file.open("rb") as data:
-                digest.update(hashlib.file_digest(data, "sha256").digest())
-
-
-def contents(folders: Iterable) -> str:
-    """All files in some folders, as a digest: what answers read there decides what they are worth.
-
-    Raises
-    ------
-    StoreError : a file cannot be read.
-    """
-    digest = hashlib.sha256()
-    for folder in folders:
-        try:
-            _files(digest, folder)
-        except OSError as error:
-            raise StoreError(f"{error.filename} cannot be read ({error.strerror}); check its permissions") from None
-    return digest.hexdigest()
-
-
-def _is_installed(place):
-    return any(part in ("site-packages", "dist-packages") for part in Path(place).parts)
-
-
-@lru_cache
-def fingerprint(packages: tuple = ()) -> str:
-    """The environment in which results are computed, as a digest.
-
-    Parameters
-    ----------
-    packages : names of modules besides NumPy and PyTorch whose version matters. Of one that no installed distribution
-        brings, or that lies elsewhere, all files count.
-
-    Raises
-    ------
-    StoreError : there is no such package.
-    """
-    digest = hashlib.sha256(f"{sys.version_info[:3]} {platform.machine()} {os.name}".encode())
-    _files(digest, Path(__file__).parents[1])
-    for package in sorted({"numpy", "torch", *packages}):
-        spec = _spec(package) if package in packages else None
-        versions = _versions(package, spec)
-        if not versions and spec is None and package in packages:
-            raise StoreError(f"the course names the package {package}, and there is none; install it or strike it out")
-        digest.update(f"\n{package}=={' '.join(versions) or None}".encode())
-        for place in _places(spec):
-            if not versions or not _is_installed(place):
-                _files(digest, place)
-    return digest.hexdigest()
-
-
-def _spec(package):
-    try:
-        return importlib.util.find_spec(package)
-    except (ImportError, ValueError, AttributeError):  # no parent, no name, no package
-        return None
-
-
-def _versions(package, spec):
-    """Of the distribution of that name, or of those that bring the module: yaml comes with PyYAML."""
-    try:
-        return [importlib.metadata.version(package)]
-    except (importlib.metadata.PackageNotFoundError, ValueError):
-        if spec is None:
-            return []
-    names = importlib.metadata.packages_distributions().get(package.partition(".")[0], ())
-    return [f"{name} {importlib.metadata.version(name)}" for name in sorted(set(names))]
-
-
-def _places(spec):
-    if spec is None:
-        return ()
-    return spec.submodule_search_locations or ([spec.origin] if spec.has_location else ())

@@ -12,7 +12,7 @@ import time
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
-from ..course.store import StoreError, fingerprint
+from .fingerprint import FingerprintError, fingerprint
 from .message import one_line
 from .pool import GRACE_S, GraderFailed, Local, Pool, PoolError, quietly, settle
 
@@ -32,7 +32,7 @@ class Cluster(Pool):
     tls_ca, tls_cert, tls_key : files in PEM form: the authority that signed everybody's certificate, this side's own
         certificate and its key.
     packages : modules besides NumPy and PyTorch that must be the same everywhere; see
-        `nbreferee.course.store.fingerprint`.
+        `nbreferee.workers.fingerprint`.
     grace_s : seconds beyond a job's own limit.
     start_s : how long to wait for the scheduler, and for a first worker.
 
@@ -85,7 +85,7 @@ class Cluster(Pool):
         except PoolError:
             self.close()
             raise
-        except StoreError as error:
+        except FingerprintError as error:
             raise PoolError(str(error)) from None
         except Exception as error:
             self.close()
