@@ -1,0 +1,201 @@
+"""What `nbreferee migrate` adds to a course of plain nbgrader, and that honest work then has nbgrader's marks."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from functools import partial
+
+import nbformat
+import pytest
+from nbformat import v4
+from nbgrader.api import Gradebook
+
+from nbreferee.course.migrate import migrate, propose
+from nbreferee.course.run import CourseFolder, grade_assignment
+from nbreferee.course.settings import Settings
+from nbreferee.walls.sandbox import Policy
+from nbreferee.walls.supervisor import Zygote
+from nbreferee.workers.pool import Local
+from tests.nbreferee import courses
+
+
+def pool_of(course, name, workers=1):
+    """Grading processes that see what lies beside an assignment's notebooks; on a bare machine without walls."""
+    policy = course.settings.policy
+    if "beside" in {each.name for each in fields(Policy)}:
+        policy = replace(policy, beside=str(course.folder("source") / name))
+    return Local(partial(Zygote, preload=("numpy",), policy=policy, unsafe=True), workers)
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with Local(partial(Zygote, preload=("numpy",), policy=Policy(), unsafe=True), 1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def run(pool):
+    return pool.run
+
+
+@pytest.fixture
+def pools(pool):
+    """One for all assignments: beside these notebooks lies nothing."""
+    return lambda name: nullcontext(pool)
+
+
+def notebook(*cells):
+    """Of ("answer name", source) and the like; a test is worth its third word."""
+    toy = v4.new_notebook()
+    for head, text in cells:
+        kind, *words = head.split()
+        toy.cells.append(courses.cell(kind, words, text))
+    return toy
+
+
+def added(run, *cells):
+    proposal = propose(notebook(*cells), Settings(), run)
+    return proposal.metadata, proposal.left
+
+
+SORTED = ("answer order", "### BEGIN SOLUTION\ndata.sort()\n### END SOLUTION")
+
+
+def test_a_test_that_runs_split_needs_nothing(run):
+    assert added(run, ("answer a", "def f(x): return 2 * x"), ("test t 1", "assert f(2) == 4")) == ({}, ())
+
+
+def test_an_argument_that_is_changed_on_purpose(run):
+    answer = "def double(values):\n    values[:] = [2 * v for v in values]"
+    test = "values = [1, 2]\ndouble(values)\nassert values == [2, 4]"
+    assert added(run, ("answer a", answer), ("test t 1", test)) == ({"t": {"changes": True}}, ())
+
+
+def test_a_given_name_that_an_answer_changes_is_asked_for(run):
+    cells = ("given", "data = [3, 1, 2]"), SORTED, ("test t 1", "assert data == [1, 2, 3]")
+    assert added(run, *cells) == ({"order": {"asks": ["data"]}}, ())
+
+
+def test_two_tests_share_what_is_asked_for(run):
+    more = ("test t 1", "assert data == [1, 2, 3]"), ("test u 1", "assert data[0] + first == 1")
+    metadata, left = added(run, ("given", "data, first = [3, 1, 2], 0"), SORTED, *more)
+    assert metadata == {"order": {"asks": ["data"]}} and not left
+
+
+def test_what_cannot_be_split_runs_sandboxed_and_says_why(run):
+    answer, test = "def f(): return g()\ndef g(): return 1", "del g\ntry:\n    f()\nexcept NameError:\n    pass"
+    cells = ("answer a", answer), ("test t 2", test), ("test u 3", "assert f() == 1")
+    proposal = propose(notebook(*cells), Settings(), run)
+    assert proposal.metadata["t"]["run"] == "sandboxed" and proposal.metadata["t"]["reason"].startswith("split: g is")
+    assert list(proposal.metadata) == ["t"] and not proposal.left
+    assert proposal.points == {"split": 3.0, "sandboxed": 2.0}
+    assert proposal.costs == ("t: its mark (of 2) can be forged, for it runs inside the student's process.",)
+
+
+def test_what_is_said_already_is_kept(run):
+    made = notebook(("answer a", "def f(v): v.append(g)\ng = 1"), ("test t 1", "v = []\nf(v)\nassert v == [1]"))
+    made.cells[1].metadata["nbreferee"] = {"note": "kept"}
+    proposal = propose(made, Settings(), run)
+    assert proposal.metadata == {"t": {"changes": True}} and made.cells[1].metadata["nbreferee"] == {"note": "kept"}
+
+
+def test_a_test_that_its_own_reference_fails_is_left_for_a_person(run):
+    metadata, left = added(run, ("answer a", "x = 1"), ("test t 1", "assert x == 2"), ("test u 1", "assert x == 1"))
+    assert metadata == {} and len(left) == 1 and left[0].startswith("t does not pass in any way: x == 2 does not hold")
+
+
+def test_a_test_that_nbgrader_is_to_write_is_left_for_a_person(run):
+    _, left = added(run, ("answer a", "x = 1"), ("test t 1", "### AUTOTEST x"))
+    assert left == ("t is to be written by nbgrader (### AUTOTEST); write its assertions yourself.",)
+
+
+# --- a course -----------------------------------------------------------------------------------------------------
+
+
+def said(root, pools, write=False):
+    course, lines = CourseFolder.load(root), []
+    code = migrate(course, course.assignments(), pools, write=write, say=lines.append)
+    return code, "\n".join(lines)
+
+
+def write(root, *cells):
+    folder = root / "source/one"
+    folder.mkdir(parents=True)
+    nbformat.write(notebook(*cells), folder / "one.ipynb")
+    return folder / "one.ipynb"
+
+
+def test_it_is_shown_and_written_only_if_that_is_wanted(tmp_path, pools):
+    path = write(tmp_path, ("given", "data = [3, 1, 2]"), SORTED, ("test t 1", "assert data == [1, 2, 3]"))
+    before = path.read_text()
+    code, text = said(tmp_path, pools)
+    assert code == 0 and path.read_text() == before
+    lines = [line for line in text.splitlines() if line.startswith(("+", "-"))]
+    assert lines[:2] == ["--- a/source/one/one.ipynb", "+++ b/source/one/one.ipynb"]
+    assert json.loads("{" + "".join(line[1:] for line in lines[2:]).strip(" ,}") + "}}") == {
+        "nbreferee": {"asks": ["data"]}
+    }
+    assert "order: data is the student's, also for tests that mean what was given." in text
+    assert text.endswith("one: one: the reference earns all (1 points split, 0 points sandboxed)")
+
+    assert said(tmp_path, pools, write=True)[0] == 0
+    after = nbformat.read(path, 4)
+    nbformat.validate(after)
+    assert after.cells[1].metadata.nbreferee == {"asks": ["data"]}
+    assert said(tmp_path, pools, write=True)[1].splitlines() == [text.splitlines()[-1]], (
+        "nothing is proposed a second time"
+    )
+
+
+def test_stubs_of_the_course_are_copied_and_other_marks_refused(tmp_path, pools):
+    write(tmp_path, ("answer a", "x = 1"), ("test t 1", "assert x == 1"))
+    (tmp_path / "nbreferee.toml").write_text("[limits]\ncell_s = 5\n")
+    (tmp_path / "nbgrader_config.py").write_text(
+        "c = get_config()\nc.ClearSolutions.code_stub = {'python': 'pass  # \"you\"'}\n"
+        "c.ClearSolutions.text_stub = 'Here.'\nc.ClearHiddenTests.begin_test_delimeter = 'HIDE'\n"
+    )
+    code, text = said(tmp_path, pools, write=True)
+    settings = CourseFolder.load(tmp_path).settings
+    assert (settings.code_stub, settings.text_stub, settings.limits.cell_s) == ('pass  # "you"', "Here.", 5)
+    assert code == 1 and "begin_test_delimeter = 'HIDE'; write ### BEGIN HIDDEN TESTS in the notebooks" in text
+
+
+# --- beside nbgrader ----------------------------------------------------------------------------------------------
+
+
+def plain_marks(root, name):
+    """{student: {test: points}} of plain nbgrader, which runs everything in one kernel."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    for command in (["generate_assignment", name, "--create"], ["autograde", name]):
+        call = [sys.executable, "-m", "nbgrader", *command]
+        done = subprocess.run(call, cwd=root, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+    with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as book:
+        marks = {}
+        for each in book.assignment_submissions(name):
+            for grade in each.notebooks[0].grades:
+                if grade.cell.cell_type == "code":
+                    marks.setdefault(each.student_id, {})[grade.name] = grade.auto_score
+        return marks
+
+
+@pytest.mark.slow
+@pytest.mark.uses("walls")
+@pytest.mark.parametrize("name", courses.NAMES)
+def test_honest_work_has_the_marks_of_plain_nbgrader(name, tmp_path, one_environment):
+    for folder in ("plain", "ours"):
+        courses.load(name).write(tmp_path / folder)
+        (tmp_path / folder / "nbgrader_config.py").write_text("c = get_config()\nc.CourseDirectory.course_id = 'toy'\n")
+    wanted = plain_marks(tmp_path / "plain", name)
+    assert len({json.dumps(marks) for marks in wanted.values()}) > 2, "the students do not differ enough"
+
+    course = CourseFolder.load(tmp_path / "ours")
+    code, text = said(tmp_path / "ours", partial(pool_of, course), write=True)
+    assert code == 0, text
+    with pool_of(course, name, 2) as pool:
+        rows = grade_assignment(course, name, pool=pool)
+    ours = {row.student: {test: row.cells[test] for test in wanted[row.student]} for row in rows}
+    assert ours == wanted
