@@ -9,6 +9,8 @@ os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 
 from jaxtyping import install_import_hook
 
+import lean  # noqa: F401  (reading a notebook then takes a second less, in every process that collects tests)
+
 install_import_hook("attnmath", "beartype.beartype")
 
 import numpy as np

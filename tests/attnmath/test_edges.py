@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import config
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -83,8 +82,11 @@ def _widely(norm, X, dtype):
     return getattr(an, name)(X, *given, **eps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_rms_norm_agrees_with_llama_to_one_rounding(dtype, rng):
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm  # seconds, in each process that collects tests
+
     X, gain = (torch.from_numpy(A).to(dtype) for A in (300 * rng.standard_normal((5, D)), rng.standard_normal(D)))
     llama = LlamaRMSNorm(D, eps=1e-6)
     llama.weight.data = gain

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.calibration import calibration_curve
 
 import attnmath.numpy as an
 from attnmath.check import compare
@@ -22,6 +21,8 @@ words = st.lists(st.lists(st.sampled_from(["AA", "B", "K", "S"]), max_size=6), m
 @few
 @given(st.integers(0, 2**32 - 1), st.integers(1, 15), st.integers(2, 6))
 def test_calibration_error_is_that_of_scikit_learns_curve(seed, bins, t):
+    from sklearn.calibration import calibration_curve  # seconds, in each process that collects tests
+
     rng = np.random.default_rng(seed)
     P, _ = an.softmax(2 * rng.standard_normal((200, t)))
     y = rng.integers(t, size=200)
