@@ -1,5 +1,6 @@
 """Tests run on the trusted side: whose names count, what each test comes to, what a lost process costs."""
 
+import time
 from functools import partial
 
 import nbformat
@@ -750,3 +751,30 @@ def test_a_function_of_a_test_that_has_ended_answers_no_more():
     ]
     keeps = "kept = []\ndef f(g, x):\n    kept.append(g)\n    return kept[0](x)"
     assert states(marks(cells, {"answer": keeps})) == {"shown": "passed", "h": "invalid"}
+
+
+# Code that no alarm interrupts
+
+STUCK = "assert sum(range(double(1))) >= 0"  # C code, which looks for no signal
+
+
+def test_a_test_that_no_alarm_interrupts_costs_its_own_points_only():
+    """The singular values of a large matrix of the student's take a minute, in a library that hears no signal."""
+    cells = [*DOUBLE[:2], check("stuck", STUCK), *DOUBLE[2:], *HALF, hidden("again", STUCK)]
+    loops = {
+        "answer": "def double(x):\n    return 10**13 if x == 1 else 2 * x",
+        "other": "def half(x):\n    return x / 2",
+    }
+    began = time.monotonic()
+    result = marks(cells, loops)
+    lost = {"stuck": "timeout", "again": "timeout"}
+    assert states(result) == dict.fromkeys(result.by_test, "passed") | lost
+    assert "not done after 2 seconds" in result.by_test["stuck"].message
+    assert time.monotonic() - began < LIMITS.total_s
+
+
+def test_a_submission_whose_tests_are_all_stuck_comes_to_an_end():
+    cells = [DOUBLE[1], *(check(f"t{n}", STUCK) for n in range(9))]
+    began = time.monotonic()
+    result = marks(cells, {"answer": "def double(x):\n    return 10**13"}, limits=RunLimits(cell_s=1, total_s=8))
+    assert set(states(result).values()) == {"timeout"} and time.monotonic() - began < 8 + 10

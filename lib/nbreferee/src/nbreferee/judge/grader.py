@@ -36,6 +36,7 @@ from .trusted import Trusted, compiled, reads
 __all__ = ["GraderError", "grade"]
 
 KEPT_CALLS = 3
+AFTER_S = 1.0  # the instructor's code has so long after the student's time is over
 LOST = {"crashed": "your code ended the process", "timeout": "the time was over", "memory": "the memory was used up"}
 
 
@@ -47,13 +48,18 @@ class _TooSlow(BaseException):
     """The test itself ran on, in the instructor's code, after its time."""
 
 
-def grade(job: Job, start) -> Result:
+def grade(job: Job, start, *, say=lambda step, within_s: None, stuck=(), spent_s=0.0) -> Result:
     """Run all cells and tests of one submission.
 
     Parameters
     ----------
     job : the cells, and the limits.
     start : starts a student's process: ``start() -> Line``, as `nbreferee.walls.supervisor` provides it.
+    say : told, as ``say(step, within_s)``, which step begins on the trusted side and by when it is done; -1: it is. Who
+        listens may end this process if it is not: an alarm does not interrupt C code, such as the singular values of
+        a large matrix that an answer has returned.
+    stuck : the steps in which that has happened to a process before this one.
+    spent_s : seconds of the submission's time that are gone.
 
     Returns
     -------
@@ -63,7 +69,7 @@ def grade(job: Job, start) -> Result:
     ------
     GraderError : a student's process cannot be had; nobody is to blame but the grader.
     """
-    run = _Run(job, start)
+    run = _Run(job, start, say, frozenset(stuck), spent_s)
     try:
         return run.all()
     finally:
@@ -71,9 +77,10 @@ def grade(job: Job, start) -> Result:
 
 
 class _Run:
-    def __init__(self, job, start):
+    def __init__(self, job, start, say, stuck, spent_s):
         self.job, self.start, self.limits = job, start, job.limits
-        self.began = time.monotonic()
+        self.say, self.stuck = say, stuck
+        self.began = time.monotonic() - spent_s
         self.end = self.began + job.limits.total_s
         self.trusted = Trusted(job.steps)
         self.line = self.student = None
@@ -299,7 +306,7 @@ class _Run:
                 self.borrow(step)
             else:
                 self.trusted.lend(step, {})
-            with _quiet(), self.limited(), self.trusted.as_main():
+            with _quiet(), self.limited(index), self.trusted.as_main():
                 exec(code, self.trusted.names)
         except StudentLost as loss:
             self.lost(loss)
@@ -328,18 +335,26 @@ class _Run:
         self.trusted.lend(step, self.student.values(self.trusted.wanted(step)), **how)
 
     @contextlib.contextmanager
-    def limited(self):
-        """Interrupt the instructor's code when the time of the test is over, a little after the student's answers."""
+    def limited(self, index):
+        """Interrupt the instructor's code when its time is over, a little after the student's answers.
+
+        Who listens is told by when that has been done. If an earlier process did not come out of the step, it is over.
+        """
+        if index in self.stuck:
+            raise _TooSlow
+        left = max(0.1, self.deadline() - time.monotonic() + AFTER_S)
 
         def stop(number, frame):
             raise _TooSlow
 
         before = signal.signal(signal.SIGALRM, stop)
-        signal.setitimer(signal.ITIMER_REAL, max(0.1, self.deadline() - time.monotonic() + 1))
+        self.say(index, left + AFTER_S)
+        signal.setitimer(signal.ITIMER_REAL, left)
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+            self.say(-1, 0.0)
             signal.signal(signal.SIGALRM, before)
 
     def judge(self, index):
@@ -362,7 +377,7 @@ class _Run:
             student.may_change, student.echo, student.after = step.changes, True, self.rereading()
             student.deadline = self.deadline()
             names = self.trusted.names
-            with _quiet(printed), self.limited(), self.trusted.as_main():
+            with _quiet(printed), self.limited(index), self.trusted.as_main():
                 exec(code, names)
                 value = eval(last, names) if last is not None else None
             if student.lost:  # and the test has caught that

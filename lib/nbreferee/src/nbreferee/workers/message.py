@@ -4,6 +4,7 @@ A grading process has run a stranger's code at arm's length. Its answer is read 
 those that were asked, each worth what it was worth, each with points that it can give.
 """
 
+import struct
 from dataclasses import dataclass, field, fields
 
 import nbformat
@@ -18,15 +19,19 @@ __all__ = [
     "MessageError",
     "Reply",
     "Request",
+    "once_more",
     "one_line",
+    "read_note",
     "read_reply",
     "read_request",
     "write_failure",
+    "write_note",
     "write_reply",
     "write_request",
 ]
 
 LIMITS = Limits(depth=32, items=100_000)
+NOTE, NOTE_MARK, MOST_S = struct.Struct("!8sid"), b"judging:", 1e6
 PARTS = {
     "job": str,
     "template": str,
@@ -37,6 +42,7 @@ PARTS = {
     "code_stub": str,
     "text_stub": str,
 }
+PARTS |= {"stuck": list, "spent_s": float}
 REPLY = {"result": str, "notebook": str, "feedback": str, "failed": str}
 
 
@@ -57,6 +63,8 @@ class Request:
     extra : what a person decided, and the penalty for lateness; see `nbreferee.pages.feedback.feedback`.
     result : the result of an earlier run; nothing is run then, only rendered.
     code_stub, text_stub : what the course puts in place of solutions.
+    stuck : places of the job's steps that an earlier grading process did not come out of: their time is over.
+    spent_s : seconds that earlier grading processes have taken of the job's time.
     """
 
     job: Job
@@ -67,6 +75,8 @@ class Request:
     result: Result | None = None
     code_stub: str = CODE_STUB
     text_stub: str = TEXT_STUB
+    stuck: tuple = ()
+    spent_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -95,8 +105,16 @@ def write_request(request: Request) -> bytes:
         "result": None if request.result is None else request.result.to_json(),
         "code_stub": request.code_stub,
         "text_stub": request.text_stub,
+        "stuck": list(request.stuck),
+        "spent_s": float(request.spent_s),
     }
     return _encode(tree)
+
+
+def once_more(message: bytes, stuck: int, spent_s: float) -> bytes:
+    """The same request for another grading process, after one that did not come out of a step."""
+    tree = _decode(message, PARTS)
+    return _encode(tree | {"stuck": [*tree["stuck"], stuck], "spent_s": spent_s})
 
 
 def read_request(message: bytes) -> Request:
@@ -117,6 +135,8 @@ def read_request(message: bytes) -> Request:
             None if tree["result"] is None else Result.from_json(tree["result"]),
             tree["code_stub"],
             tree["text_stub"],
+            tuple(map(int, tree["stuck"])),
+            tree["spent_s"],
         )
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise MessageError(f"no request of this version of nbreferee: {one_line(error)}") from None
@@ -136,6 +156,19 @@ def write_reply(reply: Reply) -> bytes:
 def write_failure(error: BaseException) -> bytes:
     """Make the answer of a grading process that has none: why, in one line."""
     return _encode(dict.fromkeys(REPLY) | {"failed": one_line(f"{type(error).__name__}: {error}")})
+
+
+def write_note(step: int, within_s: float) -> bytes:
+    """Make a word that is sent before the answer: which step of the job begins, and when the next word is due."""
+    return NOTE.pack(NOTE_MARK, step, within_s)
+
+
+def read_note(message: bytes) -> tuple | None:
+    """(step, seconds until the next word is due) if this is such a word, and not the answer."""
+    if len(message) != NOTE.size or not message.startswith(NOTE_MARK):
+        return None
+    _, step, within_s = NOTE.unpack(message)
+    return step, min(max(within_s, 0.0), MOST_S)
 
 
 def read_reply(message: bytes, job: Job) -> Reply:

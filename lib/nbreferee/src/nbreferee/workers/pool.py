@@ -9,13 +9,14 @@ from concurrent.futures import Future, InvalidStateError
 from ..errors import NbrefereeError
 from ..judge.job import Job
 from ..rpc.framing import TimedOut, WireError
-from .message import MessageError, Request, one_line, read_reply, write_request
+from .message import MessageError, Request, once_more, one_line, read_note, read_reply, write_request
 
 __all__ = ["GraderFailed", "Local", "PoolError"]
 
 GRACE_S = 15.0  # beyond the job's own limit: start of the student's process, rendering
 START_S = 30.0
 TRIES = 10
+NO_STEP = -1  # what a grading process says when a step is done
 
 
 class PoolError(NbrefereeError):
@@ -113,7 +114,8 @@ class Local(Pool):
     """Grading processes on this machine.
 
     A job whose grading process ends without an answer is tried once more, in a zygote of its own, so that what kills
-    its zygote costs no other submission anything. A job that takes too long is not tried again.
+    its zygote costs no other submission anything. A job that takes too long is not tried again; but one that does not
+    come out of a single test in its time, as C code does that no alarm interrupts, is begun anew without that test.
 
     Parameters
     ----------
@@ -190,18 +192,26 @@ class Local(Pool):
                 settle(future, error=error)
 
     def _grade(self, message, timeout_s):
+        began = time.monotonic()
+        while True:
+            try:
+                return self._try(message, began + timeout_s + self._grace_s)
+            except _Stuck as stuck:
+                message = once_more(message, stuck.step, time.monotonic() - began)
+
+    def _try(self, message, end):
+        """Grade, and if the grading process ends without an answer grade once more, in a zygote of its own."""
         try:
-            line = self._line()
-            return self._ask(line, message, timeout_s)
+            return self._ask(self._line(), message, end)
         except _Lost:
             if self._closing:
                 raise GraderFailed("the grading was stopped; give the command again") from None
         try:
             with self._make() as alone:
-                return self._ask(alone.grader(START_S), message, timeout_s)
+                return self._ask(alone.grader(START_S), message, end)
         except _Lost as lost:
             how = "the grading was stopped; give the command again" if self._closing else str(lost)
-        except GraderFailed:
+        except (GraderFailed, _Stuck):
             raise
         except Exception as error:
             how = f"it could not be started again ({one_line(error)})"
@@ -226,17 +236,16 @@ class Local(Pool):
                 else:  # SandboxError: the machine is short of something for the moment
                     time.sleep(0.2)
 
-    def _ask(self, line, message, timeout_s):
-        limit = timeout_s + self._grace_s
-        end = time.monotonic() + limit
+    def _ask(self, line, message, end):
+        limit = end - time.monotonic()
         with self._lock:
             self._lines.add(line)
             closing = self._closing
         try:
             if closing:
                 raise _Lost
-            line.channel.send(message, max(0.0, end - time.monotonic()))
-            return line.channel.receive(max(0.0, end - time.monotonic()))
+            line.channel.send(message, max(0.0, limit))
+            return _listen(line.channel, end)
         except TimedOut:
             raise GraderFailed(f"the grading process gave no answer in {limit:g} s and was ended") from None
         except WireError as error:
@@ -247,8 +256,32 @@ class Local(Pool):
             quietly(line.close)
 
 
+def _listen(channel, end):
+    """Wait for the answer, and watch over the steps of which the grading process tells before it."""
+    step, due = NO_STEP, end
+    while True:
+        try:
+            heard = channel.receive(max(0.0, min(due, end) - time.monotonic()))
+        except TimedOut:
+            if step == NO_STEP:
+                raise
+            raise _Stuck(step) from None
+        note = read_note(heard)
+        if note is None:
+            return heard
+        step, due = note[0], end if note[0] == NO_STEP else time.monotonic() + note[1]
+
+
 class _Lost(NbrefereeError):
     """The grading process is gone."""
+
+
+class _Stuck(NbrefereeError):
+    """The grading process does not come out of a step of its job."""
+
+    def __init__(self, step):
+        super().__init__(f"step {step} does not end")
+        self.step = step
 
 
 def _how(line):

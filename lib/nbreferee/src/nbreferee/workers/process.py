@@ -17,7 +17,7 @@ from ..pages.feedback import feedback
 from ..rpc.framing import Channel
 from ..walls.sandbox import SandboxError
 from ..walls.supervisor import ZygoteError
-from .message import Reply, Request, read_request, write_failure, write_reply, write_request
+from .message import Reply, Request, read_request, write_failure, write_note, write_reply, write_request
 
 __all__ = ["answer", "main", "prepare"]
 
@@ -52,7 +52,7 @@ def main(channel: Channel, start) -> None:
     _limit_memory()
     request = read_request(channel.receive(WAIT_S))
     try:
-        message = write_reply(answer(request, start))
+        message = write_reply(answer(request, start, lambda *note: channel.send(write_note(*note), WAIT_S)))
     except ELSEWHERE:
         raise
     except BaseException as error:
@@ -61,9 +61,10 @@ def main(channel: Channel, start) -> None:
     channel.send(message, WAIT_S)
 
 
-def answer(request: Request, start) -> Reply:
+def answer(request: Request, start, say=lambda step, within_s: None) -> Reply:
     """Grade what is asked for, unless the request brings its result, and render it if it brings a template."""
-    result = (request.result or grade(request.job, start)).capped()
+    result = request.result or grade(request.job, start, say=say, stuck=request.stuck, spent_s=request.spent_s)
+    result = result.capped()
     if request.template is None:
         return Reply(result)
     stubs = {"code_stub": request.code_stub, "text_stub": request.text_stub}
