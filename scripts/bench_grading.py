@@ -240,7 +240,7 @@ def stages(root, name):
     from collections import Counter
     from functools import wraps
 
-    from nbreferee.course import gradebook, store
+    from nbreferee.course import gradebook, publication, store, submission
     from nbreferee.course import run as batch
     from nbreferee.workers import pool
 
@@ -260,11 +260,11 @@ def stages(root, name):
         setattr(owner, attribute, timing)
 
     for owner, attribute, title in (
-        (batch._Batch, "_read", "supervisor: read and check the submission"),
+        (submission.Reader, "read", "supervisor: read and check the submission"),
         (batch, "write_request", "supervisor: write the request"),
         (batch, "read_reply", "supervisor: read and check the reply"),
         (store.Store, "put", "supervisor: keep the result"),
-        (batch, "_put", "supervisor: write notebook and page"),
+        (publication, "put", "supervisor: write notebook and page"),
         (gradebook.Writer, "flush", "supervisor: the gradebook"),
         (store.Store, "publish", "supervisor: note what is public"),
     ):

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from nbreferee.course import run as batch
+from nbreferee.course import submission
 from tests.nbreferee import toyset
 from tests.nbreferee.toycourse import folder
 
@@ -12,7 +12,7 @@ from tests.nbreferee.toycourse import folder
 @pytest.fixture
 def one_environment(monkeypatch):
     """The package's own files may change while these tests run, in a checkout where somebody works."""
-    monkeypatch.setattr(batch, "fingerprint", lambda packages: "this machine")
+    monkeypatch.setattr(submission, "fingerprint", lambda packages: "this machine")
 
 
 @pytest.fixture(scope="session")

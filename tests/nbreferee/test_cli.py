@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from nbreferee import cli
-from nbreferee.course import run as batch
+from nbreferee.course.folder import reason
 from nbreferee.course.run import BatchError, CourseFolder
 from nbreferee.workers.pool import Local
 from tests.nbreferee.fake_zygote import FakeZygote
@@ -65,7 +65,7 @@ def test_one_set_that_cannot_be_graded_does_not_stop_the_next(root, command, mon
     code, out, err = command("grade")
     assert code == 2 and "toy: 1 submissions: 1 graded" in out and err[-1] == "nbreferee: aset: cells were added"
     log = {"log": "there are submissions associated with it"}
-    assert batch._why(log, "set2").endswith("nbgrader db assignment remove set2 --force")
+    assert reason(log, "set2").endswith("nbgrader db assignment remove set2 --force")
 
 
 def test_an_extension_for_somebody_who_has_not_handed_in_yet_is_no_slip(root, command):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from nbreferee.course import run as batch
+from nbreferee.course import run
 from nbreferee.course.gradebook import Entry, GradebookError, Writer
 from nbreferee.course.run import BatchError, Stopped, grade_assignment
 from nbreferee.course.store import Store, StoreError
@@ -33,9 +33,9 @@ SCRIPT = """
 import signal, sys
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started without
-from nbreferee.course import run as batch
+from nbreferee.course import submission
 from tests.nbreferee.toycourse import grade
-batch.fingerprint = lambda packages: "this machine"
+submission.fingerprint = lambda packages: "this machine"
 rows = grade(Path(sys.argv[1]), log=Path(sys.argv[2]), grace_s=60)  # nothing is given up while this machine is busy
 print(*(f"{row.student} {row.state} {row.total}" for row in rows), sep="\\n")
 """
@@ -139,7 +139,7 @@ def test_a_keyboard_interrupt_leaves_no_process(root):
 def test_a_locked_gradebook_loses_nothing(root, tmp_path, monkeypatch):
     log = tmp_path / "runs"
     submit(root, "ada")
-    monkeypatch.setattr(batch, "Writer", partial(Writer, timeout_s=0.5))
+    monkeypatch.setattr(run, "Writer", partial(Writer, timeout_s=0.5))
     other = sqlite3.connect(root / "gradebook.db", isolation_level=None)
 
     class Locking(Local):
@@ -178,8 +178,8 @@ def test_a_gradebook_that_is_locked_for_a_while_is_waited_for(root):
 
 def test_a_second_run_in_the_same_course_waits_or_says_so(root, monkeypatch):
     submit(root, "ada")
-    only_one = batch._only_one
-    monkeypatch.setattr(batch, "_only_one", partial(only_one, wait_s=0.3))
+    only_one = run.only_one
+    monkeypatch.setattr(run, "only_one", partial(only_one, wait_s=0.3))
     with only_one(root / ".nbreferee"), pytest.raises(BatchError, match="another run grades this course"):
         grade(root)
     assert grade(root)[0].total == 4.0

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbreferee.course.run import _Template
+from nbreferee.course.template import Template
 from nbreferee.intake import gate, notebook
 from nbreferee.intake.answers import Answers, answers
 from nbreferee.intake.gate import admit, collect
@@ -786,9 +786,9 @@ def test_a_written_answer_is_not_searched_for_each_of_many_pictures():
     names = [f"picture-{n}.png" for n in range(1, 40_001)]
     text = "".join(f"![](attachment:{name})" for name in names[1:])
     got = Answers({"proof": text}, (), (), (), dict.fromkeys(names, RED))
-    assert cpu(_Template.written, got, "proof") < 2
+    assert cpu(Template.written, got, "proof") < 2
     first, last = (replace(got, pictures=got.pictures | {name: BLUE}) for name in (names[0], names[-1]))
-    assert _Template.written(first, "proof") == _Template.written(got, "proof") != _Template.written(last, "proof")
+    assert Template.written(first, "proof") == Template.written(got, "proof") != Template.written(last, "proof")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from nbreferee.course.run import _Batch
+from nbreferee.course.run import Round
 from nbreferee.intake.answers import Answers
 from nbreferee.judge.job import ANSWER, TEST, Job, Step
 from nbreferee.judge.results import LEFT_OUT, CellResult, Result, TestResult
@@ -907,11 +907,13 @@ def test_the_text_of_a_result_can_be_stored_and_loses_nothing():
 
 def test_a_submission_that_is_too_large_for_a_request_is_refused_with_the_cure():
     refused, item = [], SimpleNamespace(found=SimpleNamespace(name="set1"), row=SimpleNamespace(reason="Graded."))
-    batch = SimpleNamespace(_refuse=lambda _, refusal: refused.append(refusal), _unrendered=_Batch._unrendered)
-    request = Request(Job(()), template="x" * (65 << 20))
-    _Batch._send(batch, item, request)
+    reader = SimpleNamespace(request=lambda item, **shown: Request(Job(()), template="x" * (65 << 20)))
+    refuse = SimpleNamespace(
+        refuse=lambda _, refusal: refused.append(refusal), unrendered=Round.unrendered, reader=reader
+    )
+    Round.send(refuse, item)
     assert refused[0].state == "too-large" and "set1.ipynb is too large; move" in str(refused[0])
-    _Batch._send(batch, item, request, render=True)
+    Round.send(refuse, item, extra={})
     assert len(refused) == 1 and item.row.reason.startswith("Graded. The page does not show")
 
 

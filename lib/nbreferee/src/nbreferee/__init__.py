@@ -20,7 +20,7 @@ From the ground up, and no import runs the other way:
               what people see of a verdict
     workers   process message pool cluster fingerprint
               a grading process, many of them, many machines
-    course    run store gradebook late trial settings report guard validation migrate
+    course    run folder files template submission publication rows store gradebook late trial migrate settings report guard validation
               an assignment, and what is kept of it
     export    marks tables worksheet canvas moodle
               what other systems take
