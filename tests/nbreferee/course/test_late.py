@@ -240,6 +240,37 @@ def test_what_is_no_time_or_the_future_is_not_taken(work, text):
     assert source.isprintable() and len(source) < 200
 
 
+@pytest.mark.parametrize("text", ["1970-01-01 00:00:00 UTC", "0001-01-01 00:00:00 UTC", "1999-12-31 23:59:59 UTC"])
+def test_a_time_before_any_course_cancels_no_lateness(work, text):
+    """A student can write the epoch into timestamp.txt; then the file's own time counts, and it is said."""
+    (work / "timestamp.txt").write_text(text)
+    moment, source = submitted_at(work)
+    assert moment.year >= 2026 and not source.startswith(late.CLAIMED) and late.doubtful(source)
+    assert (
+        source
+        == f"The time of the newest file, for timestamp.txt claims {text[:16]} UTC, long before the work was due."
+    )
+    assert late.timestamp(work) is None  # not in the gradebook either
+
+
+def test_a_time_of_another_year_is_not_taken_if_it_is_known_when_the_work_is_due(work, monkeypatch):
+    due = dt.datetime(2026, 10, 12, 16, tzinfo=dt.UTC)
+    os.utime(work / "set1.ipynb", (due.timestamp() + 7200,) * 2)
+    monkeypatch.setattr(late, "NOW", lambda: due + dt.timedelta(days=9))
+    (work / "timestamp.txt").write_text("2024-10-12 10:00:00 UTC")
+    moment, source = submitted_at(work, due=due)
+    assert moment == due + dt.timedelta(hours=2) and "claims 2024-10-12 10:00 UTC, long before" in source
+    (work / "timestamp.txt").write_text("2026-09-01 10:00:00 UTC")
+    moment, source = submitted_at(work, due=due)
+    assert moment.month == 9 and late.doubtful(source), (
+        source
+    )  # on time by the claim, and the file is newer: it is said
+    os.utime(work / "set1.ipynb", (moment.timestamp(),) * 2)
+    assert not late.doubtful(submitted_at(work, due=due)[1])
+    (work / "timestamp.txt").unlink()
+    assert not late.doubtful(submitted_at(work, due=due)[1])
+
+
 def test_an_unknown_zone_is_said(work, monkeypatch):
     monkeypatch.setattr(late, "NOW", lambda: dt.datetime(2026, 12, 1, tzinfo=dt.UTC))
     (work / "timestamp.txt").write_text("2026-09-21 14:20:00 XYZT")

@@ -53,7 +53,7 @@ from ..errors import NbrefereeError
 from ..intake.gate import folder_at
 from ..intake.notebook import ReadLimits, Refused, shown
 
-__all__ = ["Deadline", "DeadlinesError", "Rule", "Rules", "load", "submitted_at", "timestamp"]
+__all__ = ["Deadline", "DeadlinesError", "Rule", "Rules", "doubtful", "load", "submitted_at", "timestamp"]
 
 SPAN = re.compile(r"(\d{1,5}) (minute|hour|day|week)s?")
 RULE_KEYS = ("percent", "per", "of", "cap", "grace", "latest", "steps")
@@ -65,6 +65,8 @@ CLAIM = re.compile(
 )
 CLAIM_BYTES = 200
 CLAIMED = "timestamp.txt, as the student's side wrote it"
+LATER = "; the newest file was changed or copied later"
+EARLIEST = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
 NOW = partial(dt.datetime.now, dt.UTC)
 
 
@@ -504,13 +506,15 @@ def load(path: Path | str) -> Rules:
     return parse(tree, path)
 
 
-def submitted_at(folder: Path | str, *, zone: ZoneInfo | None = None, claim: bool = True) -> tuple[dt.datetime, str]:
+def submitted_at(
+    folder: Path | str, *, zone: ZoneInfo | None = None, claim: bool = True, due: dt.datetime | None = None
+) -> tuple[dt.datetime, str]:
     """Say when a submission came, and how that is known.
 
     nbgrader's ``timestamp.txt`` is written on the student's side of the exchange: it is a claim, and so is the time of
     a file, which a student can set too. Only the time at which something was received by a machine that the student
-    does not rule would be proof. The claim is taken, as nbgrader takes it, but for one of the future; the source says
-    if the notebook was changed after it.
+    does not rule would be proof. The claim is taken, as nbgrader takes it, but for one of the future or of long before
+    the work was due, such as 1970; the source says if the notebook was changed after it, see `doubtful`.
 
     The text is read as nbgrader reads it, with two differences: ``+0200`` means two hours (nbgrader 0.9.6 reads 200
     seconds), and an abbreviation such as CEST is understood if `zone` uses it (nbgrader takes it for UTC).
@@ -520,6 +524,7 @@ def submitted_at(folder: Path | str, *, zone: ZoneInfo | None = None, claim: boo
     folder : ``submitted/<student>/<assignment>``; neither of the last two may be a symbolic link.
     zone : the course's time zone, for abbreviations.
     claim : whether ``timestamp.txt`` counts; False: the time of the newest notebook.
+    due : when the work is due: a claim of more than a year before is not taken. If it is not known: one before 2000.
 
     Returns
     -------
@@ -551,16 +556,27 @@ def submitted_at(folder: Path | str, *, zone: ZoneInfo | None = None, claim: boo
         if moment is None:
             why = f"timestamp.txt holds {shown(text)}, which is no time"
         elif moment > NOW() + dt.timedelta(minutes=10):
-            why = f"timestamp.txt claims the future ({moment:%Y-%m-%d %H:%M} UTC)"
+            why = f"timestamp.txt claims the future ({_minute(moment)})"
+        elif moment < (EARLIEST if due is None else due - dt.timedelta(days=366)):
+            why = f"timestamp.txt claims {_minute(moment)}, long before the work was due"
         elif claim:
             if file and file > moment + dt.timedelta(minutes=5):
-                note += f"; the newest file was changed or copied later, {file:%Y-%m-%d %H:%M} UTC"
+                note += f"{LATER}, {_minute(file)}"
             return moment, f"{CLAIMED}{note}."
         else:
             why = "timestamp.txt is not asked for"
     if file is None:
         raise Refused("missing", f"{shown(folder.name)} holds no file with a time; collect it again.")
     return file, f"The time of the newest file, for {why}."
+
+
+def doubtful(source: str) -> bool:
+    """Whether a source, as `submitted_at` says it, is for the instructor's eye, late or not."""
+    return LATER in source or "timestamp.txt claims" in source
+
+
+def _minute(moment):
+    return f"{moment.isoformat(' ', 'minutes')[:16]} UTC"
 
 
 def timestamp(folder: Path | str) -> dt.datetime | None:
