@@ -156,7 +156,7 @@ def test_a_sandboxed_test_runs_in_the_students_namespace(there):
 
 
 def test_what_exceeds_the_limit_is_not_even_kept():
-    printed = student._Printed()
+    printed = student.Printed()
     printed.limit = 10
     printed.take()
     for _ in range(5):

@@ -7,11 +7,9 @@ names, close standard output, start threads, change the working directory, raise
 import builtins
 import contextlib
 import importlib
-import io
 import os
-import subprocess
+import signal
 import sys
-import tempfile
 import threading
 import warnings
 
@@ -20,6 +18,8 @@ import numpy as np
 from . import codec
 from . import framing as wire
 from .exchange import Exchange, Garbled, Refused, flat, torch_here, unflat
+from .files import MOST_BYTES, MOST_FILES, Folder
+from .printed import Descriptors, Printed
 
 __all__ = ["prepare", "serve"]
 
@@ -30,160 +30,6 @@ _shell = None
 
 class _Closed(BaseException):
     """The grader is gone."""
-
-
-class _Printed(io.TextIOBase):
-    """Standard output and standard error of the student's code: what exceeds the limit is dropped at once."""
-
-    encoding = "utf-8"
-    errors = "backslashreplace"
-
-    def __init__(self):
-        self.limit, self.text, self.lost = 65_536, [], 0
-        self.room = self.limit
-
-    def writable(self):
-        return True
-
-    def isatty(self):
-        return False
-
-    def fileno(self):
-        return 1
-
-    def close(self):
-        """Nothing can be closed that the next cell prints to."""
-
-    def write(self, text):
-        if not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        kept = str(text[: self.room])
-        if kept:
-            self.text.append(kept)
-            self.room -= len(kept)
-        return len(text)
-
-    def take(self):
-        text, self.text, self.room = "".join(self.text), [], self.limit
-        return text
-
-
-class _Descriptors:
-    """Descriptors 1 and 2, for what is printed below Python: a file in memory that is emptied after each question."""
-
-    def __init__(self):
-        self.fd = None
-        try:
-            with tempfile.TemporaryFile() as file:  # in the sandbox, in memory; memory without a file is refused there
-                first = os.dup(file.fileno())
-        except OSError:
-            return
-        try:
-            import fcntl
-
-            self.fd = fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, 100)  # out of the way of a student's closerange(3, 20)
-        except OSError:
-            self.fd = os.dup(first)
-        os.close(first)
-        import fcntl
-
-        fcntl.fcntl(self.fd, fcntl.F_SETFL, fcntl.fcntl(self.fd, fcntl.F_GETFL) | os.O_APPEND)
-        os.dup2(self.fd, 1)
-        os.dup2(self.fd, 2)
-
-    def take(self, limit):
-        try:
-            if self.fd is None or not os.fstat(self.fd).st_size:
-                return ""
-            data = os.pread(self.fd, limit, 0)
-            os.ftruncate(self.fd, 0)
-            return data.decode("utf-8", "backslashreplace")
-        except OSError:
-            return ""
-
-
-def _make_shell():
-    """IPython's shell without history, files, threads or colours."""
-    from IPython.core.compilerop import CachingCompiler
-    from IPython.core.interactiveshell import InteractiveShell
-    from traitlets.config import Config
-
-    class Compiler(CachingCompiler):
-        name = "cell"
-
-        def get_code_name(self, raw_code, transformed_code, number):
-            return f"<{self.name}>"
-
-    class Shell(InteractiveShell):
-        compiler_class = Compiler
-
-        def init_ipython_dir(self, ipython_dir):
-            pass
-
-        def init_profile_dir(self, profile_dir):
-            pass
-
-        def init_virtualenv(self):
-            pass
-
-        async def run_code(self, code_obj, result=None, *, async_=False):
-            self.agent.put_back()
-            try:
-                return await super().run_code(code_obj, result, async_=async_)
-            finally:
-                self.agent.put_aside()
-
-        def ask_exit(self):
-            """``exit()`` in a cell does nothing: the cells after it are run too."""
-
-        def showtraceback(self, *args, **kwargs):
-            pass
-
-        def showsyntaxerror(self, *args, **kwargs):
-            pass
-
-        def system(self, command):
-            done = subprocess.run(
-                self.var_expand(command, depth=1),
-                shell=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-            sys.stdout.write(done.stdout.decode("utf-8", "backslashreplace"))
-            self.user_ns["_exit_code"] = done.returncode
-
-        system_raw = system_piped = system
-
-        def getoutput(self, command, split=True, depth=0):
-            from IPython.utils.text import SList
-
-            done = subprocess.run(
-                self.var_expand(command, depth=depth + 1),
-                shell=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                check=False,
-            )
-            text = done.stdout.decode("utf-8", "backslashreplace")
-            return SList(text.splitlines()) if split else text
-
-    config = Config()
-    config.HistoryManager.enabled = False
-    config.HistoryManager.hist_file = ":memory:"
-    config.InteractiveShell.cache_size = 0
-    config.InteractiveShell.ast_node_interactivity = "none"
-    config.InteractiveShell.colors = "nocolor"
-    config.InteractiveShell.enable_tip = False
-    return Shell(config=config)
-
-
-def _display():
-    from IPython.display import display
-
-    return display
 
 
 def prepare() -> None:
@@ -201,15 +47,9 @@ def prepare() -> None:
     if torch_here():  # torch.autograd.grad imports it when first called: half a second, and a stranger's `builtins`
         with contextlib.suppress(ImportError):
             importlib.import_module("torch.fx.experimental.symbolic_shapes")
-    main, hook, display = sys.modules["__main__"], sys.excepthook, sys.displayhook
-    names = dict(vars(builtins))
-    try:
-        _shell = _make_shell()
-    finally:
-        sys.modules["__main__"] = main
-        sys.excepthook, sys.displayhook = hook, display
-        for name in set(vars(builtins)) - set(names):
-            delattr(builtins, name)
+    from . import shell
+
+    _shell = shell.make()
 
 
 def serve(channel: wire.Channel) -> None:
@@ -220,7 +60,6 @@ def serve(channel: wire.Channel) -> None:
     channel : to a `nbreferee.rpc.proxies.Student` in another process.
     """
     prepare()
-    os.environ.setdefault("MPLBACKEND", "Agg")
     agent = _Agent(channel)
     os.register_at_fork(after_in_child=agent.orphan)
     with contextlib.suppress(_Closed):
@@ -264,18 +103,19 @@ class _Agent(Exchange):
         super().__init__(channel, trusted=False)
         self.pid, self.thread, self.closed = os.getpid(), threading.get_ident(), False
         self.shell = _shell
-        object.__setattr__(self.shell, "agent", self)
+        self.shell.move_in(self)
         self.first = dict(self.shell.user_ns)
-        builtins.display, builtins.__IPYTHON__ = _display(), True
         warnings.filterwarnings("ignore", message="To exit: use")
-        self.printed, self.descriptors = _Printed(), _Descriptors()
+        self.printed, self.descriptors = Printed(), Descriptors()
         sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = self.printed
         with contextlib.suppress(OSError):
             sys.stdin = open(os.devnull, encoding="utf-8")
         self.cells = {}  # the source of each cell, by the name of its code
         self.errors = []  # errors of the test's functions that this process knows: (error, number)
         self.space, self.theirs, self.theirs_hold = vars(builtins), {}, False
-        self.ours = dict(self.space)
+        self.ours, self.input = dict(self.space), self.space["input"]
+        self.folder = None  # the working folder, if the grader shares its own
+        self.timers = _Timers()
         # Kept here, since the student's code may rebind any of them.
         self.exit, self.getpid, self.ident = os._exit, os.getpid, threading.get_ident
         self.depth, self.get_depth, self.set_depth = (
@@ -366,6 +206,8 @@ class _Agent(Exchange):
                 try:
                     found = _VERBS[verb](self, *payload)
                 finally:
+                    if self.level == 1:
+                        self.timers.stop()
                     if self.get_depth() < self.depth:
                         self.set_depth(self.depth)
                     self.put_aside()
@@ -374,11 +216,11 @@ class _Agent(Exchange):
         except BaseException as error:
             self.check()
             told = self.told(error)
-            self.say("!", "", told, self.output())
+            self.say("!", self.stirred(), told, self.output())
             return
         self.check()
         try:
-            self.say("=", "", found, self.output())
+            self.say("=", self.stirred(), found, self.output())
         except _Closed:
             raise
         except BaseException as error:
@@ -388,6 +230,10 @@ class _Agent(Exchange):
         """A process that the student's code forked, and forgot to end, ends here."""
         if self.getpid() != self.pid:
             self.exit(0)
+
+    def stirred(self):
+        """The verb of a reply: whether the grader should ask for files."""
+        return "files" if self.level == 1 and self.folder is not None and self.folder.stirred() else ""
 
     def output(self):
         return (self.printed.take() + self.descriptors.take(self.printed.limit))[: self.printed.limit]
@@ -452,23 +298,41 @@ class _Agent(Exchange):
     # ---- the questions
 
     def begin(self, limit):
+        """A conversation begins, or a test: what the cell before it has left open is closed."""
+        self.shell.leave_cell()
         self.printed.limit = limit
         self.printed.take()
 
-    def cell(self, source, name):
-        shell = self.shell
-        shell.compile.name = name
+    def files(self, changes):
+        """Write what the grader's side has written; tell what was written here."""
+        if self.folder is None:
+            self.folder = Folder(os.getcwd())
+        found = self.folder.changes()
+        for path in self.folder.left_out:
+            print(f"{path} is not seen by tests: at most {MOST_FILES} files and {MOST_BYTES >> 20} MB are, at a time")
+        self.folder.write(changes)
+        return found
+
+    def lend_input(self, function):
+        """``input`` reads what the test gives, or nothing again."""
+        self.ours["input"] = function or self.input
+        if "input" not in self.theirs:
+            self.space["input"] = self.ours["input"]
+
+    def cell(self, source, name, remember=True):
         sys.stdout, sys.stderr = sys.stdout or self.printed, sys.stderr or self.printed
         self.cells[f"<{name}>"] = source.splitlines()
-        sys.modules["__main__"] = shell.user_module
-        result = shell.run_cell(source, store_history=False)
-        error = result.error_before_exec or result.error_in_exec
+        error = self.shell.run(source, name, remember)
         if isinstance(error, _Closed):
             raise error
         if error is None:
             return "", "", ""
         told = self.told(error)
         return told[0], told[2], told[3]
+
+    def test(self, source, name):
+        """A sandboxed test, which is a cell that ``In`` does not hold."""
+        return self.cell(source, name, remember=False)
 
     def names(self, wanted):
         space, missing = self.shell.user_ns, object()
@@ -535,8 +399,10 @@ class _Agent(Exchange):
 
 _VERBS = {
     "begin": _Agent.begin,
+    "files": _Agent.files,
+    "input": _Agent.lend_input,
     "cell": _Agent.cell,
-    "test": _Agent.cell,
+    "test": _Agent.test,
     "names": _Agent.names,
     "value": _Agent.named,
     "call": _Agent.call,
@@ -553,6 +419,30 @@ _VERBS = {
     "vjp": _Agent.vjp,
     "accumulate": _Agent.accumulate,
 }
+
+
+class _Timers:
+    """Alarms that the student's code has set: what is to go off after its question would strike another answer."""
+
+    kinds = signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF
+    strikes = frozenset({"_exit", "alarm", "interrupt_main", "kill", "killpg", "pthread_kill", "raise_signal"})
+
+    def __init__(self):
+        self.set, self.threads = signal.setitimer, threading.enumerate
+
+    def stop(self):
+        """Stop them all; of the threads only those that are to strike the whole process later."""
+        for kind in self.kinds:
+            self.set(kind, 0)
+        for thread in self.threads():
+            if isinstance(thread, threading.Timer) and self.strikes & set(_words(getattr(thread, "function", None))):
+                thread.cancel()
+
+
+def _words(function):
+    """The names of a function and of what it mentions."""
+    code = getattr(function, "__code__", None)
+    return (getattr(function, "__name__", ""), *getattr(code, "co_names", ()))
 
 
 class _Iterating:

@@ -20,6 +20,7 @@ from ..judge.results import Call
 from . import codec
 from . import framing as wire
 from .exchange import Exchange, Garbled, Refused, flat, pickled, torch_here, unflat
+from .files import Shared, Sharing
 
 __all__ = ["Proxy", "Ran", "Student", "StudentError", "StudentLost"]
 
@@ -220,13 +221,14 @@ class _Iteration:
         return next(self._there)
 
 
-class Student(Exchange):
+class Student(Sharing, Exchange):
     """The student's process, as the grader sees it.
 
     Parameters
     ----------
     channel : a `nbreferee.rpc.framing.Channel` to a process that runs `nbreferee.rpc.agent.serve`.
     output_limit : characters of printed text that are kept for each question.
+    folder : the `nbreferee.rpc.files.Shared` that it has in common with this side; None: no files are shared.
 
     Attributes
     ----------
@@ -246,8 +248,9 @@ class Student(Exchange):
     6
     """
 
-    def __init__(self, channel, output_limit: int = 65_536):
+    def __init__(self, channel, output_limit: int = 65_536, folder: Shared | None = None):
         super().__init__(channel, trusted=True)
+        self.share(folder)
         self.output_limit = output_limit
         self.deadline = time.monotonic() + 60
         self.calls, self.output = [], ""
@@ -415,15 +418,20 @@ class Student(Exchange):
         return self._lost
 
     def forget(self):
-        """Between two tests: nothing that crossed before can be changed from over there any more."""
+        """A test begins: nothing that crossed before can be changed from over there any more."""
         for link in list(self.links.values()):
             self.unlink(link)
         self._kept, self.refused, self._echoed = self.registry.last, "", 0
+        self._begun = False
+        if self.folder is not None:
+            self.folder.begin()
 
     def retire(self):
         """A test has ended: its functions can be called from over there no more."""
         self.may_change, self.echo, self.after = False, False, None
         self.registry.retire(self._kept, _retired)
+        if self.folder is not None:
+            self.folder.end()
 
     # ---- the wire
 
