@@ -209,6 +209,43 @@ must = partial(but, "must_answer")
 held = partial(but, "ranks_bytes")
 sends = partial(but, "ranks_sends")
 
+
+def running(start):
+    """The largest logit so far begins with `start`, and a sum relative to it."""
+    return unseen(
+        ("log_sum = np.full(c, -np.inf, X.dtype)", f"high, total = np.full(c, {start}, X.dtype), np.zeros(c, X.dtype)"),
+        (
+            MERGED,
+            "new = np.maximum(high, top)\n"
+            "        total = total * np.exp(high - new) + np.exp(Z - new[:, None]).sum(-1)\n"
+            "        high = new",
+        ),
+        ("    target = np.einsum", "    log_sum = high + np.log(total)\n    target = np.einsum"),
+    )
+
+
+def from_p(log_p):
+    """The logarithm of the student's distribution is taken from the distribution."""
+    return distil(
+        ("p, q = np.exp(log_p), np.exp(log_q)\n", f"p, q = np.exp(log_p), np.exp(log_q)\n    log_p = {log_p}\n")
+    )
+
+
+def forbidden(number):
+    """A number stands for the teacher's -inf."""
+    return distil(("R[mask] / T", f"np.where(R == -np.inf, R.dtype.type({number}), R)[mask] / T"))
+
+
+def unscaled(*changes):
+    return repair(
+        ("loss = scale * loss_sum(leaves, X, y) / tokens", "loss = loss_sum(leaves, X, y) / tokens"), *changes
+    )
+
+
+def root(guarded):
+    return measure(("root = np.sqrt(v / (1 - b2**t))", f"root = {guarded}"))
+
+
 MERGED = "log_sum = np.logaddexp(log_sum, top + np.log(np.exp(Z - top[:, None]).sum(-1)))"
 FLAT_BACK = "each * (1 + 2 * zeta * log_sum)"
 MEANS_LEFT = (
@@ -280,6 +317,9 @@ WRONG = {
             "float64 whatever comes in",
             unseen(("H, y, c = X[where]", "X, E = X.astype(float), E.astype(float)\n    H, y, c = X[where]")),
         ),
+        "from-0": ("the largest logit so far begins with 0", running("0")),
+        "from-100": ("the largest logit so far begins with -100", running("-100")),
+        "from-1000": ("the largest logit so far begins with -1000", running("-1e3")),
     },
     "distil": {
         "reversed": ("the student's distribution in front", distil(("kl = (q * gap)", "kl = (p * -gap)"))),
@@ -306,6 +346,21 @@ WRONG = {
             "float64 whatever comes in",
             distil(("S, U = Z", "Z, R = Z.astype(float), R.astype(float)\n    S, U = Z")),
         ),
+        "log-plus": ("the logarithm of p + 1e-30", from_p("np.log(p + 1e-30)")),
+        "log-least": (
+            "the logarithm of p, or of the least float",
+            from_p("np.log(np.maximum(p, np.finfo(p.dtype).tiny))"),
+        ),
+        "quotient": (
+            "the logarithm of the quotient q / p",
+            distil(("np.where(q > 0, log_q, 0) - log_p", "np.log(np.where(q > 0, q / p, 1))")),
+        ),
+        "cut-off": (
+            "logits cut off at 500",
+            distil(("Z[mask] / T, R[mask] / T", "np.clip(Z[mask] / T, -500, 500), np.maximum(R[mask] / T, -500)")),
+        ),
+        "minus-1e4": ("-1e4 for the teacher's -inf", forbidden("-1e4")),
+        "minus-1e9": ("-1e9 for the teacher's -inf", forbidden("-1e9")),
     },
     "factored": {
         "rows-only": (
@@ -353,6 +408,9 @@ WRONG = {
             factored(("(u * u).mean((-2, -1), keepdim=True)", "(u * u).mean()")),
         ),
         "mutates": ("changes the state in place", factored(('beta * state["rows"] +', 'state["rows"].mul_(beta) +'))),
+        "guarded-root": ("1e-12 added to the root", factored(("v.sqrt()", "(v.sqrt() + 1e-12)"))),
+        "guarded-moment": ("the second moment is 1e-16 at least", factored(("v.sqrt()", "v.clamp(min=1e-16).sqrt()"))),
+        "guarded-middle": ("1e-12 added to the mean", factored((" / middle", " / (middle + 1e-12)"))),
     },
     "repair": {
         "untouched": ("all three faults left", repair(MEANS_LEFT, CLIP_LEFT, LAST_LEFT)),
@@ -375,6 +433,20 @@ WRONG = {
         "mutates": (
             "changes the caller's weights",
             repair(("params[name] - lr * factor * g", "params[name].sub_(lr * factor * g)")),
+        ),
+        "unscaled": ("scales nothing", unscaled(("grads = [g / scale for g in grads]", "grads = list(grads)"))),
+        "scaled-gradient": (
+            "scales the gradient instead of the loss",
+            unscaled(("total + part for", "total + scale * part for")),
+        ),
+        "last-piece": (
+            "looks at the gradients of the last piece",
+            repair(("isfinite().all()) for g in grads)", "isfinite().all()) for g in parts)")),
+        ),
+        "no-norm": ("divides by a norm of 0", repair((" if norm else 1.0", ""))),
+        "guarded-norm": (
+            "1e-6 added to the norm",
+            repair(("limit / norm) if norm else 1.0", "limit / (norm + 1e-6))")),
         ),
     },
     "jump": {
@@ -404,6 +476,12 @@ WRONG = {
         "first-uncorrected": (
             "the first moment without its correction",
             measure(("np.abs(m / (1 - b1**t))", "np.abs(m)")),
+        ),
+        "guarded-root": ("1e-12 added to the root", root("np.sqrt(v / (1 - b2**t)) + 1e-12")),
+        "guarded-moment": ("1e-30 added to the second moment", root("np.sqrt(v / (1 - b2**t) + 1e-30)")),
+        "one-number": (
+            "a number instead of an array for one weight",
+            measure(("return wait, longest", "return wait.squeeze(), longest.squeeze()")),
         ),
     },
     "paths": {
@@ -451,6 +529,19 @@ WRONG = {
             "divides what a layer returned in place",
             paths(("Y[on] = Y[on] + F / chance", "F /= chance\n        Y[on] = Y[on] + F")),
         ),
+        "wide-layers": (
+            "float64 on the way, the right dtype at the end",
+            paths(("X.copy(), []", "X.astype(float), []"), ("return Y, vjp", "return Y.astype(X.dtype), vjp")),
+        ),
+        "wide-cotangents": (
+            "float64 on the way back",
+            paths(("dY.copy()", "dY.astype(float)"), ("return dX, found", "return dX.astype(dY.dtype), found")),
+        ),
+        "wide-factors": (
+            "factors of NumPy's float64",
+            paths(("[1 - p * (l + 1) / L for l in range(L)]", "1 - p * np.arange(1, L + 1) / L")),
+        ),
+        "double": ("float64 whatever comes in", paths(("X.copy(), []", "X.astype(float), []"))),
     },
     "halves": {
         "truncated": (
@@ -489,6 +580,10 @@ WRONG = {
         "low-left": ("leaves the lower half as it was", joined(("(bits - new * 2**16).to(torch.int16)", "low"))),
         "step-truncates": ("splits by cutting off", joined(TRUNCATED)),
         "mutates": ("empties the caller's lower half", joined(("w = w + update", "w = w + update\n    low.zero_()"))),
+        "step-to-even": (
+            "rounds ties to even after a step",
+            joined(("new = (bits + 2**15) // 2**16", "new = w.bfloat16().view(torch.int16).to(torch.int64)")),
+        ),
     },
     "must": {
         "plain": (
@@ -549,6 +644,14 @@ WRONG = {
                 )
             ),
         ),
+        "from-1000": (
+            "the best logarithm so far begins with -1000",
+            must(
+                ("found, best = None, -np.inf", "found, best = None, -1e3"),
+                ("return found, best", "return found, best if found else -np.inf"),
+            ),
+        ),
+        "below-1e9": ("takes -1e9 for impossible", must(("total[y] > -np.inf", "total[y] > -1e9"))),
     },
     "ranks": {
         "divided": (
@@ -569,6 +672,16 @@ WRONG = {
         "one-gather": ("stage 3 gathers once for both passes", sends(("3 * m", "2 * m"))),
         "elements": ("elements, not bytes", sends((" * piece * 2", " * piece"))),
         "whole": ("whole tensors instead of pieces", sends(("(s + k - 1) // k", "s"))),
+        "rounded": ("a quotient in floating point", held(("(s + k - 1) // k", "math.ceil(s / k)"))),
+        "int64": (
+            "NumPy's integers of 64 bits",
+            sends(
+                (
+                    "sum((s + k - 1) // k for s in sizes)",
+                    "int(np.sum([(s + k - 1) // k for s in sizes], dtype=np.int64))",
+                )
+            ),
+        ),
     },
 }
 
@@ -589,6 +702,9 @@ MESSAGE = {
         "short-dx": "one row for every row of X, zero where it does not count",
         "keeps": "you keep them",
         "double": "keep the dtype",
+        "from-0": "begins with -inf, not with a number",
+        "from-100": "begins with -inf, not with a number",
+        "from-1000": "begins with -inf, not with a number",
     },
     "distil": {
         "reversed": "the teacher's distribution stands in front of the logarithm",
@@ -606,6 +722,12 @@ MESSAGE = {
         "forbidden": "0 log 0 is 0",
         "multiplied-mask": "hold nan, and get 0",
         "double": "keep the dtype",
+        "log-plus": "take it from the logits, not from p",
+        "log-least": "take it from the logits, not from p",
+        "quotient": "take it from the logits, not from p",
+        "cut-off": "take it from the logits, not from p",
+        "minus-1e4": "no number can stand for -inf",
+        "minus-1e9": "no number can stand for -inf",
     },
     "factored": {
         "rows-only": "the columns take part in v",
@@ -623,6 +745,9 @@ MESSAGE = {
         "no-floor": "weights of 0 move as if their size were 0.001",
         "one-stack": "each matrix of a stack is clipped by itself",
         "mutates": "you changed your argument",
+        "guarded-root": "no other number to a quotient",
+        "guarded-moment": "no other number to a quotient",
+        "guarded-middle": "no other number to a quotient",
     },
     "repair": {
         "untouched": "two faults or three are left: tokens of short pieces weigh more, and what is clipped is scaled",
@@ -640,6 +765,11 @@ MESSAGE = {
         "no-halving": "halve it",
         "any-finite": "and you step along it",
         "mutates": "you changed your argument",
+        "unscaled": "multiply the loss by the scale before you differentiate it",
+        "scaled-gradient": "multiply the loss by the scale before you differentiate it",
+        "last-piece": "their sum is not finite",
+        "no-norm": "by which nothing can be divided",
+        "guarded-norm": "you added 1e-6 to the norm, as PyTorch does",
     },
     "jump": {
         "uncorrected": "the second moment is corrected for its start",
@@ -657,6 +787,9 @@ MESSAGE = {
         "any-time": "only the steps after s count",
         "signed": "its magnitude, not its value",
         "first-uncorrected": "the first moment is corrected as well",
+        "guarded-root": "epsilon is 0",
+        "guarded-moment": "epsilon is 0",
+        "one-number": "has shape ()",
     },
     "paths": {
         "no-scale": "what is kept is divided by the probability of being kept",
@@ -675,6 +808,10 @@ MESSAGE = {
         "mutates": "you changed your argument",
         "mutates-cotangent": "you changed your argument",
         "in-place": "you changed your argument",
+        "wide-layers": "a layer was given float64",
+        "wide-cotangents": "a layer got back a cotangent in float64",
+        "wide-factors": "a layer got back a cotangent in float64",
+        "double": "keep the dtype of float32 rows",
     },
     "halves": {
         "truncated": "high is rounded, not cut off",
@@ -692,6 +829,7 @@ MESSAGE = {
         "low-left": "the lower halves change as well",
         "step-truncates": "high is rounded, not cut off",
         "mutates": "you changed your argument",
+        "step-to-even": "after a step, too, a tie goes",
     },
     "must": {
         "plain": "each of the two beams has its own width; you share one",
@@ -709,6 +847,8 @@ MESSAGE = {
         "with-start": "leave out the start symbol",
         "never-stops": "no open prefix has more",
         "row-by-row": "asked once for each length",
+        "from-1000": "only -inf is impossible",
+        "below-1e9": "only -inf is impossible",
     },
     "ranks": {
         "divided": "each tensor is cut by itself",
@@ -726,5 +866,7 @@ MESSAGE = {
         "one-gather": "at stage 3 the copies are gathered twice for a micro-batch",
         "elements": "an entry has two bytes",
         "whole": "a message is a piece, not a tensor",
+        "rounded": "floats and int64 are not",
+        "int64": "floats and int64 are not",
     },
 }
