@@ -7,9 +7,10 @@ SET    ?=
 PY    := .venv/bin/python
 READY := .venv/.ready
 COURSE := $(PY) exercises/course.py
+INSTRUCTORS = @test -d exercises/source || { echo "This is the public repository: \`make $@\` works in the instructor's, where the sources of the problem sets are." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test check lab serve release grade bench facts notebooks lock clean bench-grading grade-big-class
+.PHONY: help setup book test check lab serve release grade public bench facts notebooks lock clean bench-grading grade-big-class
 
 help:  ## this list
 	@echo "The Mathematics of Attention: make <target>   (the first one also makes .venv, once)"
@@ -40,10 +41,17 @@ serve: book  ## the built book on http://127.0.0.1:8000 (PORT=…)
 	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
 release: $(READY)  ## write the students' versions of the problem sets (SET=…)
+	$(INSTRUCTORS)
 	@$(COURSE) release $(SET)
 
+# A round that graded everybody has succeeded, also if a submission wants your eye: nbreferee's exit code 1 is no error here.
 grade: $(READY)  ## grade what lies in exercises/submitted (SET=…)
-	@.venv/bin/nbreferee grade --course exercises $(SET)
+	$(INSTRUCTORS)
+	@.venv/bin/nbreferee grade --course exercises $(SET) || test $$? -eq 1
+
+public: $(READY)  ## write the repository for students and readers to _build/public (PUSH=<url> pushes it)
+	$(INSTRUCTORS)
+	@PYTHONPATH=exercises $(PY) scripts/public_repository.py --push "$(PUSH)"
 
 bench: $(READY)  ## time the library against the alternatives; print the ratios and write _build/bench.json
 	@$(PY) -m pytest -q tests/bench --confcutdir=tests/bench -p no:xdist -p no:cacheprovider --benchmark-disable-gc --benchmark-timer=time.process_time --benchmark-columns=min,median,rounds

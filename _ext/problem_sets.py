@@ -1,7 +1,7 @@
 """The problem sets that the book offers for download: _build/problem-sets/<set>.zip, made at the start of a build.
 
 A page links to one with {download}`set2.zip </_build/problem-sets/set2.zip>`. It is made again when its source, or what
-makes it, is newer.
+makes it, is newer. In the public repository the students' version is its source.
 """
 
 import subprocess
@@ -12,10 +12,12 @@ from sphinx.errors import ExtensionError
 
 
 def make_zips(app):
+    from coverage_index import problem_sets
+
     root = Path(app.srcdir)
     course = root / "exercises" / "course.py"
     makers = [course, course.with_name("nbgrader_config.py"), *course.parent.glob("grading/*.py")]
-    for notebook in sorted((root / "exercises" / "source").glob("*/*.ipynb")):
+    for notebook in sorted(problem_sets(root).glob("*/*.ipynb")):
         name = notebook.stem
         if name != notebook.parent.name:
             continue

@@ -11,6 +11,7 @@ def write(root) -> str:
     facts = gather(root)
     items, books, sets = facts["items"], facts["notebooks"], facts["exercises"]["sets"]
     wrong, rows = facts["wrong_answers"], facts["components"]
+    untried = NEVER if (root / "exercises" / "batteries").is_dir() else "tried in the instructor's repository"
     seen = [row["witnesses"] for row in rows if row["witnesses"] is not None]
     graded = sum(len(one["exercises"]) for one in sets.values())
     parts = sum(one["parts"] for one in sets.values())
@@ -28,8 +29,8 @@ def write(root) -> str:
         ("Exercises in the pages", facts["exercises"]["in_pages"]),
         ("… with a solution", facts["exercises"]["solved"]),
         ("Graded exercises of the problem sets", f"{graded} in {len(sets)} set(s), in {parts} graded parts"),
-        ("Wrong answers tried on the grader", wrong["all"] if wrong else NEVER),
-        ("… caught", wrong["caught"] if wrong else NEVER),
+        ("Wrong answers tried on the grader", wrong["all"] if wrong else untried),
+        ("… caught", wrong["caught"] if wrong else untried),
         ("Tests of the last run", told(facts["tests"]["test"])),
         ("Notebook cells run against their outputs", told(facts["tests"]["notebooks"])),
     ]

@@ -17,8 +17,7 @@ HERE = Path(__file__).resolve().parent
 DOWNLOADS = HERE.parent / "_build" / "problem-sets"
 
 
-def chosen(course, names):
-    sets = course.assignments()
+def chosen(course, names, sets):
     for name in names:
         if name not in sets:
             raise SystemExit(
@@ -29,12 +28,19 @@ def chosen(course, names):
     return names or sets
 
 
+def released(course):
+    """Where there are no sources, as in the public repository: the sets whose students' versions are there."""
+    if course.folder("source").is_dir():
+        return []
+    return sorted(path.parent.name for path in course.folder("release").glob("*/*.ipynb"))
+
+
 def release(course, options):
     from grading.release import release_set
     from nbreferee.walls.sandbox import abilities
 
     failed = False
-    for name in chosen(course, options.sets):
+    for name in chosen(course, options.sets, course.assignments()):
         began = time.monotonic()
         zips = [course.root / "release" / f"{name}.zip", options.downloads / f"{name}.zip"]
         wrong, points = release_set(course, name, zips=zips, try_marks=not options.quick, workers=options.workers)
@@ -55,15 +61,19 @@ def release(course, options):
 def zip_only(course, options):
     """Student versions from a temporary course, so that building the book touches no gradebook."""
     from grading.course_root import course_at
-    from grading.release import release_set
+    from grading.release import release_set, write_zip
 
-    failed = False
-    for name in chosen(course, options.sets):
+    failed, ready = False, released(course)
+    for name in chosen(course, options.sets, ready or course.assignments()):
+        target = options.downloads / f"{name}.zip"
+        if ready:
+            write_zip(course.folder("release") / name, [target])
+            continue
         with tempfile.TemporaryDirectory(prefix="zip-") as folder:
             elsewhere = course_at(folder)
             skip = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
             shutil.copytree(course.notebooks(name)[name].parent, elsewhere.root / "source" / name, ignore=skip)
-            wrong, _ = release_set(elsewhere, name, zips=[options.downloads / f"{name}.zip"], try_marks=False)
+            wrong, _ = release_set(elsewhere, name, zips=[target], try_marks=False)
         for problem in wrong:
             print(f"{name}: {problem}")
         failed = failed or bool(wrong)

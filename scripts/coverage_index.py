@@ -30,6 +30,12 @@ COMMENT = re.compile(r"#[^#\n]*")
 TAG = re.compile(r"\b(?:eq:|alg-)[\w:.-]*\w")
 
 
+def problem_sets(root: Path) -> Path:
+    """Where the notebooks of the problem sets lie: the sources, or what students get, where there is nothing else."""
+    sources = root / "exercises" / "source"
+    return sources if sources.is_dir() else root / "exercises" / "release"
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a label stands: page (docname) and what it labels (equation, theorem, section, figure, exercise, …)."""
@@ -202,7 +208,7 @@ class Index:
     def graded(self) -> list[dict]:
         """The graded cells of the problem sets: set, exercise, points, labels."""
         found = []
-        for path in sorted((self.root / "exercises" / "source").glob("*/*.ipynb")):
+        for path in sorted(problem_sets(self.root).glob("*/*.ipynb")):
             for cell in read_notebook(path)["cells"]:
                 grading, ours = cell["metadata"].get("nbgrader", {}), cell["metadata"].get("attnmath", {})
                 if grading.get("grade") or ours.get("labels"):

@@ -14,12 +14,15 @@ from nbreferee.walls.sandbox import abilities
 from nbreferee.walls.supervisor import Zygote
 from nbreferee.workers.pool import Local, PoolError
 
-from .course_root import HERE, points_by_exercise
+from .course_root import HERE, exercise_of, grade_id, points_by_exercise
 
 MARKERS = ("BEGIN SOLUTION", "END SOLUTION", "BEGIN HIDDEN TESTS", "END HIDDEN TESTS")
 GRADE_ID = re.compile(r"[a-z0-9-]+_[a-z0-9-]+")
 RUNS = ("split", "sandboxed")
 HEADING = re.compile(r"^#+ .*\((\d+) points?\)", re.M)
+EXERCISE = re.compile(r"^#+ Exercise (\d+)\.", re.M)
+COUNT = re.compile(r"\b(\w+) exercises?, (\d+) points\b(?:: (\w+) that a program marks, (\w+) proofs?)?")
+NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen".split()
 
 
 def regions(notebook):
@@ -70,6 +73,29 @@ def check_ways(notebook):
     return wrong
 
 
+def check_count(notebook):
+    """[what the opening text counts wrongly], "Ten exercises, 100 points: nine that a program marks, one proof …"."""
+    points = points_by_exercise(notebook)
+    by_hand = {
+        exercise_of(grade_id(cell))
+        for cell in notebook.cells
+        if cell.cell_type == "markdown" and cell.metadata.get("nbgrader", {}).get("grade")
+    }
+    numbers = [int(n) for cell in notebook.cells for n in EXERCISE.findall(cell.source)]
+    there = [len(numbers), f"{sum(points.values()):g}", len(points.keys() - by_hand), len(by_hand)]
+    wrong = []
+    if numbers != list(range(1, len(numbers) + 1)):
+        wrong.append(f"the exercises are numbered {', '.join(map(str, numbers))}")
+    for stated in (found for cell in notebook.cells for found in COUNT.finditer(cell.source)):
+        said = [NUMBERS.index(word.lower()) if word.lower() in NUMBERS else word for word in stated.groups() if word]
+        if list(map(str, said)) != list(map(str, there[: len(said)])):
+            wrong.append(
+                f"the text says {stated.group()!r}; there are {there[0]} exercises with {there[1]} points, "
+                f"{there[2]} that a program marks and {there[3]} that a person marks"
+            )
+    return wrong
+
+
 def check_source(name, notebook):
     """[what is wrong with an instructor's notebook], without running it."""
     wrong, seen = [], set()
@@ -94,6 +120,7 @@ def check_source(name, notebook):
         if meta.get("grade") and not float(meta.get("points") or 0) > 0:
             wrong.append(f"{meta['grade_id']} is graded, but worth nothing")
     wrong += check_ways(notebook)
+    wrong += check_count(notebook)
     hidden, public = regions(notebook)
     for name, lines in hidden:
         telling = {line for line in lines if len(line) >= 12 and not line.startswith(("import ", "def "))}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coverage_index import Index
+from coverage_index import Index, problem_sets
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,7 +76,7 @@ def test_a_planted_fault_is_seen(file, right, wrong, said, tmp_path):
         shutil.copytree(
             ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
         )
-    shutil.copytree(ROOT / "exercises" / "source", tmp_path / "exercises" / "source")
+    shutil.copytree(problem_sets(ROOT), tmp_path / "exercises" / "release")
     for page in ("concordance.yml", "_toc.yml", "intro.md"):
         shutil.copy(ROOT / page, tmp_path / page)
     assert Index(tmp_path).problems() == []

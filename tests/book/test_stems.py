@@ -11,10 +11,11 @@ import pytest
 
 import attnmath.numpy as an
 import attnmath.torch as at
-from coverage_index import Index
+from coverage_index import Index, problem_sets
 from stems import INSIDE, Stems, last
 
 ROOT = Path(__file__).parents[2]
+SETS = problem_sets(ROOT).relative_to(ROOT).as_posix()
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_every_exercise_leads_to_a_page_and_a_file(stems):
     assert len(stems.exercises) >= 50
     for exercise in stems.exercises:
         assert exercise.pages and stems.files_of(exercise), exercise
-        source = json.loads((ROOT / f"exercises/source/{exercise.set}/{exercise.set}.ipynb").read_text("utf-8"))
+        source = json.loads((problem_sets(ROOT) / exercise.set / f"{exercise.set}.ipynb").read_text("utf-8"))
         own = [
             cell for cell in source["cells"] if cell["metadata"].get("attnmath", {}).get("exercise") == exercise.name
         ]
@@ -81,8 +82,8 @@ def test_the_way_back_from_pages_and_exercises(stems):
 def copy(tmp_path_factory):
     """What stems.py reads, to plant faults in."""
     root = tmp_path_factory.mktemp("tree")
-    leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "batteries", "release", "nbreferee")
-    for part in ("lib", "chapters", "tests", "exercises"):
+    leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints", "nbreferee")
+    for part in ("lib", "chapters", "tests", SETS):
         shutil.copytree(ROOT / part, root / part, ignore=leave)
     for page in ("concordance.yml", "_toc.yml", "intro.md"):
         shutil.copy(ROOT / page, root / page)
@@ -90,7 +91,7 @@ def copy(tmp_path_factory):
     return root
 
 
-SET3 = "exercises/source/set3/set3.ipynb"
+SET3 = f"{SETS}/set3/set3.ipynb"
 
 
 def labels(*names):

@@ -60,6 +60,9 @@ def leak(notebook, kind):
         cells["square_test"].metadata.nbgrader["points"] = 0
     elif kind == "points that do not add up":
         cells["square_test"].metadata.nbgrader["points"] = 4
+    elif kind == "an exercise taken out":
+        notebook.cells[0].source += "\n\nThree exercises, 6 points: two that a program marks, one proof."
+        del notebook.cells[6:9]
     elif kind == "ungraded code":
         notebook.cells.append(new_code_cell("x = 1", id="plain"))
     elif kind == "a test that is run somehow":
@@ -84,6 +87,7 @@ CAUGHT_BY = {
     "an id without its exercise": "cell-a81",
     "no points": "worth nothing",
     "points that do not add up": "states 1, its cells give 4",
+    "an exercise taken out": "one proof'; there are 2 exercises with 5 points, 1 that a program marks and 1 that a",
     "ungraded code": "neither an answer",
     "a test that is run somehow": "square_test does not say how it is run",
     "an unknown way": "square_test does not say how it is run",

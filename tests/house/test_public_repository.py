@@ -1,0 +1,331 @@
+"""What students and readers get is the whole book and no answer, and each release continues the history of the last."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import public_repository
+from coverage_index import Index
+from grading.leaks import Secrets, secret_regions
+from public_repository import INSTRUCTORS, message, present
+from tests.nbreferee import toyset
+
+ROOT = Path(__file__).resolve().parents[2]
+URL = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["repository"]["url"]
+NOW_SECRET = "assert numbers_of_a_hidden_test == [271828, 182845, 904523], 'this line is long'"
+
+
+def git(folder, *arguments, **more):
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=True, **more)
+    return done.stdout.decode(errors="replace")
+
+
+# What is a secret
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """A tree with one set, one battery, one student's version."""
+    book = toyset.notebook()
+    book.cells[3].source = book.cells[3].source.replace("secret_sum", "secret_sum_of_two")
+    book.cells[5].source += f"\n### BEGIN HIDDEN TESTS\n{NOW_SECRET}\n### END HIDDEN TESTS"
+    toyset.write(tmp_path / "exercises", made=book)
+    text = "    S = scores(queries, keys)\n    P = softmax(S, axis=-2)\n"
+    (tmp_path / "exercises/batteries").mkdir()
+    (tmp_path / "exercises/batteries/toy.py").write_text(f'WRONG = """\n{text}"""\n')
+    released = toyset.notebook()
+    released.cells[3].source = "def double(x):\n    raise NotImplementedError"
+    released.cells[5].source = "# Hidden tests"
+    released.cells[7].source = "def square(x):\n    raise NotImplementedError"
+    released.cells[10].source = "*Your answer here.*"
+    toyset.write(tmp_path / "made", made=released)
+    shutil.move(tmp_path / "made/source", tmp_path / "exercises/release")
+    return tmp_path
+
+
+def test_each_kind_of_secret_is_found_in_each_kind_of_file(toy):
+    secrets = Secrets(toy)
+    told = {
+        "a.py": f"x = 1\n        {NOW_SECRET}\n",
+        "b.md": "    secret_sum_of_two = x + x\n    return secret_sum_of_two\n",
+        "c.ipynb": json.dumps(
+            {"cells": [{"source": ["S = scores(queries, keys)\n", "\n", "P = softmax(S, axis=-2)"]}]}
+        ),
+        "d.json": json.dumps({"outputs": [{"traceback": ["---> 1", NOW_SECRET]}]}),
+    }
+    for name, text in told.items():
+        (toy / name).write_text(text)
+    found = {name: secrets.told_by_file(toy / name) for name in told}
+    assert [len(lines) for lines in found.values()] == [1, 1, 1, 1], found
+    assert "toy: double_test-hidden" in found["a.py"][0] and "toy: double_answer" in found["b.md"][0]
+    assert "batteries/toy.py" in found["c.ipynb"][0]
+
+
+def test_what_is_told_anyway_is_no_secret(toy):
+    secrets = Secrets(toy)
+    assert secrets.told_by("assert double(3) == 6, 'double(3) should be 6'\ndef double(x):\n") == []
+    assert secrets.told_by("S = scores(queries, keys)\nsomething between\nP = softmax(S, axis=-2)\n") == []
+    (toy / "lib/attnmath").mkdir(parents=True)
+    (toy / "lib/attnmath/plain.py").write_text(NOW_SECRET)
+    assert Secrets(toy).told_by(NOW_SECRET) == [], "the library says it in the open"
+
+
+# What the message says and the table of contents holds
+
+OLD = "# Changes\n\n## 0.1\n\n- One thing.\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ("", OLD, "Release 0.1\n\n- One thing.\n"),
+        (OLD, "# C\n\n## Unreleased\n\n- Two, on\n  two lines.\n- Three.\n\n## 0.1\n\n- One thing.\n",
+         "Release of 3 May 2027\n\n- Two, on\n  two lines.\n- Three.\n"),
+        (OLD, OLD, "Release 0.1\n\nCorrections too small for the changelog.\n"),
+    ],
+)  # fmt: skip
+def test_the_message_is_what_the_changelog_gained(before, after, text):
+    assert message(before, after, "3 May 2027") == text
+
+
+def test_pages_that_stay_here_leave_the_table_of_contents():
+    toc = "root: intro\nparts:\n  - chapters:\n      - file: a/one\n      - file: a/two\n"
+    assert present(toc, {"intro.md", "a/one.ipynb"}) == toc.replace("      - file: a/two\n", "")
+
+
+def test_a_password_is_not_repeated():
+    assert public_repository.hide_password("no https://x:key@host/a.git") == "no https://host/a.git"
+
+
+# What the pages say
+
+
+@pytest.mark.parametrize("path", ["README.md", "chapters/problems/index.md", "lib/nbreferee/README.md"])
+def test_every_address_is_that_of_the_public_repository(path):
+    """`_config.yml` names it once; what pages say besides is the same."""
+    owner = URL.removeprefix("https://github.com/")
+    text = (ROOT / path).read_text("utf-8")
+    hosts = r"github\.com(?!/actions)|raw\.githubusercontent\.com|colab\.research\.google\.com/github"
+    named = re.findall(rf"(?:{hosts})/([\w.-]+/[\w.-]+?)(?=[/@#`\s]|\.git)", text)
+    assert named and set(named) == {owner}
+
+
+def test_the_page_of_problems_tells_how_to_begin():
+    page = (ROOT / "chapters/problems/index.md").read_text("utf-8")
+    first = page.split("(sec-problems-set2)=")[0]
+    (command,) = re.findall(r"^\$ pip install .+", first, re.M)
+    assert f'"attnmath[torch] @ {URL}/archive/refs/heads/main.zip"' in command
+    raw = URL.replace("github.com", "raw.githubusercontent.com")
+    assert command.endswith(f"&& curl -O {raw}/main/exercises/release/set3/set3.ipynb")
+    for name in sorted(path.parent.name for path in (ROOT / "exercises/source").glob("*/*.ipynb")):
+        section = page.split(f"(sec-problems-{name})=")[1].split("(sec-")[0]
+        assert f"/blob/main/exercises/release/{name}/{name}.ipynb" in section, name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["marks.csv", "import.csv", "worksheet.csv", "exercises/marks.csv", "exercises/deadlines.toml",
+     "exercises/submitted/ada/set2/set2.ipynb", "exercises/gradebook.db", "exercises/downloaded/set2/archive/a.zip"],
+)  # fmt: skip
+def test_what_is_about_people_is_ignored_by_git(name):
+    assert subprocess.run(["git", "check-ignore", "-q", name], cwd=ROOT).returncode == 0
+
+
+def test_data_of_a_set_is_not_ignored():
+    assert subprocess.run(["git", "check-ignore", "-q", "exercises/source/set2/data.csv"], cwd=ROOT).returncode == 1
+
+
+def test_no_other_test_reads_the_sources():
+    """One that does is named in INSTRUCTORS, and stays."""
+    reads = re.compile(r"""exercises"?\s*/\s*"?source""")
+    invents = {"tests/house/test_build.py"}
+    tests = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("*.py"))]
+    found = {name for name in tests if reads.search((ROOT / name).read_text("utf-8"))} - invents
+    assert {name for name in found if not name.startswith(tuple(INSTRUCTORS))} == set()
+
+
+def test_what_stays_exists():
+    """A name that was moved would go out unseen."""
+    listed = git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard").split()
+    assert [name for name in INSTRUCTORS if not any(path.startswith(name) for path in listed)] == []
+
+
+# The whole thing
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """The instructor's repository as it is committed."""
+    clone = tmp_path_factory.mktemp("instructor") / "course"
+    subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{ROOT}", str(clone)], check=True)
+    return clone
+
+
+def publish(source, into, *more):
+    command = [sys.executable, str(ROOT / "scripts/public_repository.py"), "--source", str(source)]
+    path = os.pathsep.join([str(ROOT / "exercises"), str(ROOT / "scripts")])
+    return subprocess.run(
+        [*command, "--into", str(into), *more], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+
+
+@pytest.fixture(scope="module")
+def public(source, tmp_path_factory):
+    into = tmp_path_factory.mktemp("public") / "book"
+    done = publish(source, into)
+    assert done.returncode == 0, done.stderr
+    return into
+
+
+def blobs(repository):
+    """The text of every object that git keeps, those of commits and trees too."""
+    every = ["cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)"]
+    for line in git(repository, *every).splitlines():
+        name, kind = line.split()
+        yield (
+            name,
+            git(repository, "cat-file", "-p", name) if kind != "blob" else git(repository, "cat-file", kind, name),
+        )
+
+
+@pytest.mark.slow
+def test_no_object_of_git_holds_a_secret(source, public, tmp_path):
+    shutil.copytree(source / "exercises", tmp_path / "exercises")
+    shutil.copytree(public / "exercises/release", tmp_path / "exercises/release")
+    for top in ("lib/attnmath", "chapters"):
+        shutil.copytree(public / top, tmp_path / top)
+    secrets = Secrets(tmp_path)
+    assert len(secrets.lines) > 300 and len(secrets.pairs) > 1000
+    assert {where.split(":")[0] for where in secrets.lines.values()} > {"set2", "set3", "set4", "set5", "set6"}
+    seen = 0
+    for name, text in blobs(public):
+        (tmp_path / "blob.ipynb").write_text(text)
+        told = secrets.told_by_file(tmp_path / "blob.ipynb")
+        assert told == [], (name, told[:3])
+        seen += 1
+    assert seen > 300
+    for where, hidden in list(secret_regions(tmp_path))[:3]:
+        assert secrets.told_by("\n".join(hidden)), f"{where} would not be seen if it were there"
+
+
+@pytest.mark.slow
+def test_the_instructors_side_is_not_there(source, public):
+    listed = git(public, "ls-files").splitlines()
+    assert [name for name in listed if name.startswith(tuple(INSTRUCTORS))] == []
+    sets = sorted(path.parent.name for path in (source / "exercises/source").glob("*/*.ipynb"))
+    assert [name for name in listed if name.startswith("exercises/release/")] == [
+        f"exercises/release/{name}/{name}.ipynb" for name in sets
+    ]
+    made = {name for name in listed if not (source / name).exists()}
+    assert made == {name for name in listed if name.startswith("exercises/release/")}
+    changed = {name for name in set(listed) - made if (source / name).read_bytes() != (public / name).read_bytes()}
+    assert changed == {"_toc.yml"}
+    assert git(public, "status", "--porcelain") == "", "a clone and the folder are the same"
+
+
+@pytest.mark.slow
+def test_every_page_that_is_named_is_there(public):
+    pages = re.findall(r"- file: (\S+)", (public / "_toc.yml").read_text("utf-8"))
+    assert len(pages) > 60 and "chapters/instructors/wrong_answers" not in pages
+    for page in pages:
+        (path,) = (path for end in (".md", ".ipynb") if (path := public / f"{page}{end}").exists())
+        for target in re.findall(r"\{doc\}`(?:[^`<]*<)?([\w/.]+)>?`", path.read_text("utf-8")):
+            at = public / target[1:] if target.startswith("/") else path.parent / target
+            assert at.with_suffix(".md").exists() or at.with_suffix(".ipynb").exists(), f"{page} links to {target}"
+
+
+@pytest.mark.slow
+def test_the_exercises_lead_to_the_same_pages(source, public):
+    assert Index(public).graded == Index(source).graded
+    assert Index(public).problems() == []
+
+
+@pytest.mark.slow
+def test_the_zips_of_the_book_are_made_of_what_is_there(public, tmp_path):
+    command = [sys.executable, "exercises/course.py", "zip", "--downloads", str(tmp_path)]
+    subprocess.run(command, cwd=public, check=True)
+    assert {path.stem for path in tmp_path.glob("*.zip")} == {path.name for path in public.glob("exercises/release/*")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["release", "grade", "public"])
+def test_what_is_the_instructors_says_where_it_lives(public, target, tmp_path):
+    shutil.copy(public / "Makefile", tmp_path)
+    (tmp_path / ".venv").mkdir()
+    for name in ("requirements.txt", "pyproject.toml", "scripts/setup_env.py", ".venv/.ready"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    done = subprocess.run(["make", target], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and f"`make {target}` works in the instructor's" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_tests_that_are_left_can_be_collected(public):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:nbval",
+        "-p",
+        "no:cacheprovider",
+        "tests",
+    ]
+    paths = os.pathsep.join(map(str, (public / "lib", public / "lib/nbreferee/src")))
+    more = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=public, capture_output=True, text=True, env=more)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert int(re.search(r"(\d+) tests collected", done.stdout)[1]) > 2000
+
+
+@pytest.mark.slow
+def test_releases_follow_one_another_and_a_change_by_hand_is_named(source, tmp_path):
+    there, url = tmp_path / "there.git", f"file://{tmp_path / 'there.git'}"
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(there)], check=True)
+    who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    mine = tmp_path / "mine"
+    subprocess.run(["git", "clone", "-q", str(source), str(mine)], check=True)
+
+    def release():
+        done = publish(mine, tmp_path / f"out{len(list(tmp_path.iterdir()))}", "--push", url)  # each time a new folder
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "Release of" in release() and git(there, "rev-list", "--count", "main") == "1\n"
+    assert "Nothing has changed" in release() and git(there, "rev-list", "--count", "main") == "1\n"
+
+    changelog = mine / "CHANGELOG.md"
+    changelog.write_text(changelog.read_text("utf-8") + "- Something for readers.\n", "utf-8")
+    (mine / "exercises/README.md").unlink()
+    git(mine, *who, "commit", "-aqm", "For readers")
+    release()
+    assert "\n\n- Something for readers.\n\nMade by" in git(there, "log", "-1", "--format=%B", "main")
+    assert git(there, "rev-list", "--count", "main") == "2\n"
+    assert "exercises/README.md" not in git(there, "ls-tree", "-r", "--name-only", "main")
+
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(there), str(clone)], check=True)
+    (clone / "README.md").write_text("Mine.\n")
+    git(clone, *who, "commit", "-aqm", "By hand")
+    git(clone, "push", "-q")
+    assert "Ada wrote 'By hand' to the public repository" in release()
+    assert git(there, "rev-list", "--count", "main") == "4\n", "nothing is forced"
+    assert git(there, "show", "main:README.md") == (mine / "README.md").read_text("utf-8")
+
+    for line in secret_regions(mine):
+        if len(line[1]) > 4:
+            (mine / "intro.md").write_text("\n".join(line[1]), "utf-8")
+            break
+    git(mine, *who, "commit", "-aqm", "A leak")
+    done = publish(mine, tmp_path / "leak", "--push", url)
+    assert done.returncode == 2 and f"intro.md holds a line of {line[0]}" in done.stderr, done
+    assert git(there, "rev-list", "--count", "main") == "4\n" and not (tmp_path / "leak").exists()
