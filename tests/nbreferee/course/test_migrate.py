@@ -27,7 +27,7 @@ def pool_of(course, name, workers=1):
     policy = course.settings.policy
     if "beside" in {each.name for each in fields(Policy)}:
         policy = replace(policy, beside=str(course.folder("source") / name))
-    return Local(partial(Zygote, preload=("numpy",), policy=policy, unsafe=True), workers)
+    return Local(partial(Zygote, preload=course.settings.preload, policy=policy, unsafe=True), workers)
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +163,17 @@ def test_stubs_of_the_course_are_copied_and_other_marks_refused(tmp_path, pools)
     assert code == 1 and "begin_test_delimeter = 'HIDE'; write ### BEGIN HIDDEN TESTS in the notebooks" in text
 
 
+def test_what_everybody_imports_is_imported_once(tmp_path, pools):
+    path = write(
+        tmp_path, ("given", "import json, beside\nfrom numpy import linalg\n%time"), ("answer a", "import pandas")
+    )
+    (path.parent / "beside.py").write_text("")
+    said(tmp_path, pools, write=True)
+    assert CourseFolder.load(tmp_path).settings.preload == ("numpy", "pandas")
+    (tmp_path / "nbreferee.toml").write_text('preload = ["torch"]\n')
+    assert "preload" not in said(tmp_path, pools)[1], "what the course says itself stands"
+
+
 # --- beside nbgrader ----------------------------------------------------------------------------------------------
 
 
@@ -195,6 +206,7 @@ def test_honest_work_has_the_marks_of_plain_nbgrader(name, tmp_path, one_environ
     course = CourseFolder.load(tmp_path / "ours")
     code, text = said(tmp_path / "ours", partial(pool_of, course), write=True)
     assert code == 0, text
+    course = CourseFolder.load(tmp_path / "ours")
     with pool_of(course, name, 2) as pool:
         rows = grade_assignment(course, name, pool=pool)
     ours = {row.student: {test: row.cells[test] for test in wanted[row.student]} for row in rows}

@@ -10,16 +10,20 @@ gets the first of these with which the reference passes, from the one that costs
 Nothing more is proposed: on honest work the marks are then nbgrader's.
 """
 
+import ast
 import builtins
 import copy
 import difflib
 import json
+import sys
+import tomllib
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 
-from ..judge.job import ANSWER, SANDBOXED, SPLIT, TEST, bound, kind_of
+from ..judge.job import ANSWER, SANDBOXED, SPLIT, TEST, UNREADABLE, bound, kind_of, plain
 from ..judge.trusted import reads
 from .run import CourseFolder, read_source, writing
 from .settings import Settings
@@ -189,14 +193,40 @@ def _renamed(config):
             yield f"nbgrader_config.py says {section}.{key} = {said!r}; write ### {word} in the notebooks instead."
 
 
-def _stubs(course):
-    """The lines that nbreferee.toml needs if nbgrader_config.py names other stubs than nbgrader's own."""
+def _settings(course, names):
+    """(key, value) of what nbreferee.toml should say: the course's own stubs, what is imported once for everybody."""
     said = (course.config or {}).get("ClearSolutions", {})
     for key in ("code_stub", "text_stub"):
         stub = said.get(key)
         stub = stub.get("python") if isinstance(stub, dict) else stub
         if isinstance(stub, str) and stub != getattr(course.settings, key):
-            yield f"{key} = {json.dumps(stub)}\n"
+            yield key, stub
+    preload = dict.fromkeys(course.settings.preload)
+    for path in (path for name in names for path in course.notebooks(name).values()):
+        preload |= dict.fromkeys(_packages(read_source(path), path.parent))
+    if len(preload) > len(course.settings.preload):
+        yield "preload", [*preload]
+
+
+def _packages(source, beside):
+    """The installed packages that the cells of a notebook import, such as pandas; not what lies beside it."""
+    for module in (module for cell in source.cells if cell.cell_type == "code" for module in _imported(cell.source)):
+        top = module.partition(".")[0]
+        ours = (beside / f"{top}.py").exists() or (beside / top).exists()
+        if top not in sys.stdlib_module_names and not ours and find_spec(top) is not None:
+            yield top
+
+
+def _imported(text):
+    try:
+        nodes = list(ast.walk(ast.parse(plain(text))))
+    except UNREADABLE:
+        return
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -246,10 +276,12 @@ def migrate(course: CourseFolder, names: list, pools, *, write: bool = False, sa
     left = list(_renamed(course.config))
     for sentence in left:
         say(sentence)
-    if stubs := "".join(_stubs(course)):
-        path = course.root / "nbreferee.toml"
-        before = path.read_text("utf-8") if path.exists() else ""
-        _offer(path, "nbreferee.toml", before, stubs + before, write, say)
+    toml = course.root / "nbreferee.toml"
+    before = toml.read_text("utf-8") if toml.exists() else ""
+    more = {key: value for key, value in _settings(course, names) if key not in tomllib.loads(before)}
+    if more:  # on top, before the first table
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in more.items()]
+        _offer(toml, toml.name, before, "".join(lines) + before, write, say)
     for name in names:
         with pools(name) as pool:
             for path in course.notebooks(name).values():
