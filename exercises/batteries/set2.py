@@ -195,6 +195,29 @@ WRONG = {
                 (" / Q.shape[-1] ** 0.5\n    tau", "\n    tau"),
             ),
         ),
+        "one-query": (
+            "drops the axis of the queries where there is one",
+            heads(("return P @ V", "O = P @ V\n    return O[..., 0, :] if O.shape[-2] == 1 else O")),
+        ),
+        "small-is-zero": ("takes temperatures below 1e-8 for 0", heads(("tau == 0", "tau < 1e-8"))),
+        "nearly-equal": ("at temperature 0 a tolerance for equal scores", heads(("S == 0", "S > -1e-12"))),
+        "reciprocal": (
+            "multiplies by 1 over the temperature, which may overflow",
+            heads(("S / np.where(hard, 1, tau)", "S * (1 / np.where(hard, 1, tau))")),
+        ),
+        "cut-off": ("cuts the scores off at -1e3", heads(("np.exp(S /", "np.exp(np.maximum(S, -1e3) /"))),
+        "start-low": (
+            "subtracts a maximum that is never below -1e3",
+            heads(("S.max(axis=-1, keepdims=True)", "np.maximum(S.max(axis=-1, keepdims=True), -1e3)")),
+        ),
+        "half": (
+            "float16 becomes float32",
+            heads(("return P @ V", "return (P @ V).astype(np.result_type(Q, np.float32))")),
+        ),
+        "limit-float64": (
+            "float64 where a temperature is 0",
+            heads(("return P @ V", "return (P @ V).astype(float if hard.any() else Q.dtype)")),
+        ),
     },
     "distance": {
         "sign": ("weights grow with the distance", distance(("S = -gap", "S = gap"))),
@@ -223,6 +246,15 @@ WRONG = {
                 )
             ),
         ),
+        "one-query": (
+            "drops the axis of the queries where there is one",
+            distance(("return P, vjp", "return (P[..., 0, :] if P.shape[-2] == 1 else P), vjp")),
+        ),
+        "half": (
+            "float16 becomes float32",
+            distance(("    gap =", "    Q, K = (X.astype(np.result_type(X, np.float32)) for X in (Q, K))\n    gap =")),
+        ),
+        "no-batch": ("two axes only", distance(("np.swapaxes(K, -1, -2)", "K.T"))),
     },
     "window": {
         "inverted": (
@@ -308,6 +340,14 @@ WRONG = {
             sink(("np.maximum(S.max(-1, keepdims=True), b)", "S.max(-1, keepdims=True)")),
         ),
         "mutates": ("subtracts b from the scores in place", sink(("    top =", "    S -= b\n    b = 0.0\n    top ="))),
+        "stand-in": (
+            "-1e4 for minus infinity",
+            sink(("    top =", "    S = np.where(np.isneginf(S), -1e4, S)\n    top =")),
+        ),
+        "half": (
+            "float16 becomes float32",
+            sink(("    top =", "    S = S.astype(np.result_type(S, np.float32))\n    top =")),
+        ),
     },
     "repair": {
         "as-given": ("returns the function as it was", repair(T_FIRST, A_LATE, NO_TOP)),
@@ -323,6 +363,10 @@ WRONG = {
         "bits": ("entropy in bits", repair(("return a / z, H[..., 0]", "return a / z, H[..., 0] / np.log(2)"))),
         "all-at-once": ("holds all scores", repair(("    t = np.full", "    block = K.shape[-2]\n    t = np.full"))),
         "entropy-axis": ("leaves an axis of length 1 on the entropy", repair(("H[..., 0]", "H"))),
+        "squeeze": ("drops every axis of length 1 of the entropy", repair(("H[..., 0]", "H.squeeze()"))),
+        "start-1e3": ("the maximum starts at -1e3", repair(("-np.inf", "-1e3"))),
+        "start-1e9": ("the maximum starts at -1e9", repair(("-np.inf", "-1e9"))),
+        "no-batch": ("two axes only", repair(("np.swapaxes(K[..., part, :], -1, -2)", "K[..., part, :].T"))),
     },
     "variance": {
         "no-mean": ("the second moment, mean not subtracted", but("variance_measure", ("second - mean**2", "second"))),
@@ -362,6 +406,20 @@ WRONG = {
             "counts every pair of entries once",
             but("variance_predict", ("d * (1 - r**4) + d**2 * r**4", "d + d * (d - 1) / 2 * r**4")),
         ),
+        "squeeze": (
+            "drops the axis of a single vector",
+            but("variance_measure", ("zip(X, p):\n        for", "zip(X.squeeze(), p):\n        for")),
+        ),
+        "enumerates": (
+            "lists all vectors instead of predicting",
+            {
+                "variance_predict": """\
+def predicted_variance(d, r):
+    X, p = sign_vectors(d, r)
+    return p @ (X @ X.T) ** 2 @ p
+"""
+            },
+        ),
     },
     "flops": {
         "no-two": (
@@ -397,6 +455,14 @@ WRONG = {
             flops(("itemsize * kv_heads", "itemsize * heads")),
         ),
         "float": ("floating-point counts", flops(('"attention": 2 *', '"attention": 2.0 *'))),
+        "rounded": (
+            "counts in floating point and makes whole numbers of it",
+            flops(('"attention": 2 * heads * n * m * k + 2 *', '"attention": int(2.0 * heads * n * m * k) + 2 *')),
+        ),
+        "rounded-bytes": (
+            "counts bytes in floating point and makes whole numbers of it",
+            flops(("itemsize * heads * n * m,", "int(itemsize * float(heads * n * m)),")),
+        ),
     },
     "lean": {
         "no-tanh": ("gradient without the derivative of tanh", lean((" * (1 - H**2)", ""))),
@@ -437,6 +503,23 @@ WRONG = {
             lean(("A.new_empty(len(A), len(B))", "torch.empty(len(A), len(B), dtype=torch.float64)")),
         ),
         "last-dw": ("keeps only the last query's part of dw", lean(("dw += dS", "dw = dS"))),
+        "one-query": (
+            "drops the axis of the queries where there is one",
+            lean(("        return S", "        return S[0] if len(S) == 1 else S")),
+        ),
+        "one-unit": (
+            "drops the axis of the hidden units where there is one",
+            lean(("torch.tanh(A[i] + B) @ w", "torch.tanh(A[i] + B).squeeze() @ w")),
+        ),
+        "half": (
+            "float16 becomes float32",
+            lean(
+                (
+                    "A.new_empty(len(A), len(B))",
+                    "A.new_empty(len(A), len(B), dtype=torch.promote_types(A.dtype, torch.float32))",
+                )
+            ),
+        ),
     },
     "merge": {
         "average": ("the mean of the two outputs", merge(("(share * O).sum(0)", "O.mean(0)"))),
@@ -478,6 +561,29 @@ WRONG = {
             merge(("    L, O", "    O1.masked_fill_(torch.isneginf(L1)[..., None], 0)\n    L, O")),
         ),
         "no-batch": ("two axes only", merge(("0, L), 0)[..., None]", "0, L), 0)[:, :, None]"))),
+        "stand-in": (
+            "-1e4 for minus infinity",
+            merge(("torch.where(nothing.all(0), 0, L)", "torch.where(nothing, -1e4, L)")),
+        ),
+        "one-query": (
+            "drops the axis of the queries where there is one",
+            merge(
+                ("return (share * O).sum(0), torch", "O = (share * O).sum(0)\n    return O.squeeze(-2), torch"),
+            ),
+        ),
+        "finite-half": (
+            "the lowest float16 for minus infinity",
+            merge(
+                (
+                    "torch.logsumexp(L, 0)",
+                    "torch.logsumexp(L, 0).clamp(min=-65504 if L.dtype == torch.float16 else -math.inf)",
+                )
+            ),
+        ),
+        "larger-half": (
+            "the larger of the two logarithms, in half precision only",
+            merge(("torch.logsumexp(L, 0)", "(torch.logsumexp(L, 0) if L.dtype == torch.float64 else L.amax(0))")),
+        ),
     },
 }
 
@@ -493,6 +599,15 @@ MESSAGE = {
         "unstable": "scores of ±10⁴ give nan or inf",
         "divides-first": "subtract the maximum first, divide afterwards",
         "float64": "float32 went in, float64 came out",
+        "no-batch": "your code raised ValueError",
+        "one-query": "which keeps its axis of length 1",
+        "small-is-zero": "a small temperature is not 0",
+        "nearly-equal": "without a tolerance",
+        "reciprocal": "1 over it is infinite",
+        "cut-off": "cut no score off",
+        "start-low": "subtract the row's own largest score",
+        "half": "float16 went in, float32 came out",
+        "limit-float64": "float32 went in, float64 came out, with a temperature of 0 among others",
         "mutates": "you changed your argument",
     },
     "distance": {
@@ -506,6 +621,8 @@ MESSAGE = {
         "no-column-term": "the columns of dS do not sum to 0",
         "gradient-scale": "the factor 1/σ² is missing",
         "unstable": "scores of -10⁴ give nan",
+        "one-query": "axes of length 1 stay",
+        "half": "float16 went in, P is float32",
         "three-axes": "multiply the square out instead",
     },
     "window": {
@@ -529,6 +646,8 @@ MESSAGE = {
         "db-sign": "the sign is wrong",
         "db-rows": "one number that all rows share",
         "db-cancels": "where the sink's share is 1e-20",
+        "stand-in": "no finite number stands for -inf",
+        "half": "float16 went in; P is float32",
         "mutates": "you changed your argument",
     },
     "repair": {
@@ -542,6 +661,9 @@ MESSAGE = {
         "bits": "in bits",
         "all-at-once": "work block by block",
         "entropy-axis": "expected one entropy per query",
+        "squeeze": "one query keeps its axis of length 1",
+        "start-1e3": "the maximum is that of no scores",
+        "start-1e9": "that is no finite number",
     },
     "variance": {
         "no-mean": "subtract the square of the mean",
@@ -554,6 +676,7 @@ MESSAGE = {
         "no-diagonal": "treat i = j apart",
         "entries-as-r": "it is q_i and q_j that are not",
         "half-the-pairs": "every pair i ≠ j twice",
+        "enumerates": "your code raised",
     },
     "flops": {
         "no-two": "are two operations",
@@ -567,6 +690,8 @@ MESSAGE = {
         "numbers-not-bytes": "each takes itemsize bytes",
         "cache-heads": "heads that share them share the memory",
         "float": "whole numbers",
+        "rounded": "count in whole numbers, not in floats",
+        "rounded-bytes": "count in whole numbers, not in floats",
     },
     "lean": {
         "no-tanh": "the derivative of tanh is missing",
@@ -580,6 +705,8 @@ MESSAGE = {
         "keeps-all": "keep A, B, w and compute again",
         "float64": "float32 went in",
         "last-dw": "dw: only the last query's part",
+        "one-query": "has shape (4,); expected (1, 4)",
+        "half": "float16 went in, S is torch.float32",
     },
     "merge": {
         "average": "the plain mean of the halves",
@@ -591,6 +718,9 @@ MESSAGE = {
         "overflow": "subtract the larger logarithm",
         "nan-leak": "0 * nan is nan",
         "coarse": "lie 16 apart",
+        "stand-in": "no finite number stands for -inf",
+        "one-query": "one query keeps its axis of length 1",
+        "finite-half": "L in float16 where both halves are empty is not -inf",
         "float32": "float64 went in",
         "mutates": "you changed your argument",
     },
