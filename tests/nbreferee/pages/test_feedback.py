@@ -23,7 +23,9 @@ import nbreferee.pages.feedback
 from nbreferee.intake.answers import Answers, Own, answers
 from nbreferee.judge.results import TEST_STATES, Call, CellResult, Result, ResultError, TestResult
 from nbreferee.pages.autograded import autograded, tamed
-from nbreferee.pages.feedback import SIZE, feedback, refused, veiled, visible
+from nbreferee.pages.feedback import SIZE, feedback, refused
+from nbreferee.pages.text import visible, written
+from nbreferee.pages.veil import answered, veiled
 
 SET2 = nbformat.read(Path(__file__).parents[3] / "exercises" / "source" / "set2" / "set2.ipynb", 4)
 SCRIPT = "<script>alert(1)</script>"
@@ -560,6 +562,50 @@ def test_veiled(text, shown):
     assert veiled(text) == shown
 
 
+@pytest.mark.parametrize(
+    ("came", "shown"),
+    [
+        ("array (3, 2) float64", "array (3, 2) float64"),  # transposed: the numbers are those of the arguments
+        ("array (2, 3) float64", "array (2, 3) float64"),
+        ("array (2, 1) float64", "array (2, 1) float64"),
+        ("tensor () float32: 7", "tensor () float32"),
+        ("array (8, 4, 6, 2, 1, 3, 7) bool", "array of another shape bool"),
+        ("array (735,) float64", "array of another shape float64"),
+        ("array (2, 3, 2, 3, 3, 2, 2) float64", "array of another shape float64"),  # so many axes spell in two letters
+        (
+            "(array (2, 3) float64, array (7351, 9264) float64)",
+            "(array (2, 3) float64, array of another shape float64)",
+        ),
+        ("ValueError: 0.7351", "ValueError"),
+    ],
+)
+def test_a_shape_that_an_answer_makes_up_is_not_shown(came, shown):
+    """An answer may return ``np.zeros(…)`` of as many rows as the digits of a hidden input say."""
+    assert answered(came, "f(array (2, 3) float64: [[1, 2, 3], [4, 5, 6]], 7351)") == shown
+    calls = (Call("f(array (2, 3) float64, 7351)", came),)
+    page = feedback(small(), MINE, verdicts("passed", "failed", "passed", hidden={"calls": calls}), title="x")
+    assert shown in html.unescape(page) and "735" not in page
+
+
+def test_an_answer_whose_tests_pass_is_no_unanswered_one():
+    """Whoever hands in the instructor's own solution, or a stub that is right, has answered."""
+    mine = replace(MINE, unanswered=("twice_answer",))
+    text = sound(feedback(small(), mine, verdicts(*["passed"] * 3), title="x")).text
+    assert "nanswered" not in text and "Nothing was written" not in text and "return 3 * x" in text
+    text = sound(feedback(small(), mine, verdicts("passed", "unanswered", "passed"), title="x")).text
+    assert "unanswered in part" in text and "Nothing was written" in text
+
+
+def test_notes_about_the_time_come_with_what_a_person_decided():
+    """They can change without anything being graded again, so they are no part of the answers."""
+    extra = {"notes": ["The time of the newest file, for timestamp.txt claims 1970."]}
+    text = sound(feedback(small(), MINE, verdicts(*["passed"] * 3), title="x", extra=extra)).text
+    assert "timestamp.txt claims 1970" in text
+    assert "timestamp.txt" not in sound(feedback(small(), MINE, verdicts(*["passed"] * 3), title="x", extra={})).text
+    odd = {"notes": 7, "late_penalty": 0}
+    assert sound(feedback(small(), MINE, verdicts(*["passed"] * 3), title="x", extra=odd)).text
+
+
 def test_visible():
     assert visible("a\tb\nc é ∑ 中") == "a\tb\nc é ∑ 中"
     assert visible("a\r\nb\rc") == "a\nb\\rc"
@@ -619,7 +665,7 @@ def test_a_page_of_a_set_is_fast_and_small():
     tests = [replace(t, state="failed", points=0.0, **more) if n % 2 else t for n, t in enumerate(result.tests)]
     result, times = Result(tuple(tests)), []
     for _ in range(7):
-        nbreferee.pages.feedback._written.cache_clear()
+        written.cache_clear()
         began = time.process_time()
         page = feedback(SET2, mine, result, title="x")
         times.append(time.process_time() - began)
