@@ -16,7 +16,7 @@ From the ground up, and no import runs the other way:
               what is let in: files, notebooks, answers
     judge     job trusted grader results reasons words
               what is run, how, what came out
-    pages     autograded feedback similarity tables
+    pages     autograded feedback outline text veil similarity tables
               what people see of a verdict
     workers   process message pool cluster fingerprint
               a grading process, many of them, many machines
