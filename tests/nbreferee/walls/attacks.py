@@ -385,6 +385,32 @@ def useful():
     return [total, run("/bin/echo", "hello"), done, os.path.expanduser("~")]
 
 
+def beside(module):
+    """What lies in the working folder: {path: content}, what a module of it says, and what each tried change gives."""
+    import importlib
+
+    found = {}
+    for here, _, names in os.walk("."):
+        for name in names:
+            with open(os.path.join(here, name)) as file:
+                found[os.path.normpath(os.path.join(here, name))] = file.read()
+    tried = {}
+    for path in list(found):
+        for way in ("w", "a", "r+"):
+            try:
+                open(path, way).close()
+                tried[path] = way
+            except OSError as error:
+                tried.setdefault(path, errno.errorcode[error.errno])
+    with open("data/new.txt", "w") as file:  # beside them there is room
+        file.write("x")
+    return [os.getcwd(), found, tried, module and importlib.import_module(module).VALUE]
+
+
+def search_path():
+    return sys.path
+
+
 def leave(code):
     os._exit(code)
 

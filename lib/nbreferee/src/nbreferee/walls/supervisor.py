@@ -18,7 +18,7 @@ import weakref
 
 from ..errors import NbrefereeError
 from ..rpc.framing import Channel
-from .sandbox import HOME, SCRATCH, STARTED, Policy, SandboxError, abilities, ordinary_user, outer_wall, shown
+from .sandbox import HOME, SCRATCH, STARTED, Policy, SandboxError, abilities, ordinary_user, outer_wall, visible_paths
 
 __all__ = ["Line", "Starter", "Zygote", "ZygoteError"]
 
@@ -247,6 +247,7 @@ def _surroundings():
     names = {"PATH": os.pathsep.join([os.path.dirname(sys.executable), "/usr/bin", "/bin"]), "LANG": "C.UTF-8"}
     names |= {"HOME": HOME, "TMPDIR": SCRATCH, "LOGNAME": "student", "USER": "student", "MPLBACKEND": "Agg"}
     names |= {"IPYTHONDIR": f"{HOME}/.ipython", "MPLCONFIGDIR": f"{HOME}/.matplotlib", "HF_HUB_OFFLINE": "1"}
+    names |= {"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}  # there is no network to wait for
     names |= {f"{library}_NUM_THREADS": "1" for library in THREADS}
     return names | ({"TZ": os.environ["TZ"]} if "TZ" in os.environ else {})
 
@@ -291,9 +292,9 @@ class Zygote:
         if os.name != "posix":
             raise SandboxError("this system cannot fork; run it on Linux, in a virtual machine or in WSL")
         policy = policy or Policy()
-        paths, front = shown(policy, (grader, student, *preload))
+        paths, front = visible_paths(policy, (grader, student, *preload))
         user = None if unsafe else ordinary_user()
-        if not unsafe and (sys.platform != "linux" or not (outer := outer_wall(paths, user))):
+        if not unsafe and (sys.platform != "linux" or not (outer := outer_wall(paths, user, policy.beside))):
             raise SandboxError(abilities().lacks)
         ours, theirs = socket.socketpair()
         order = {"control": theirs.fileno(), "front": front, "preload": list(preload), "grader": grader}
