@@ -245,6 +245,35 @@ thin = partial(but, "thin_answer")
 count = partial(but, "budget_parameters")
 flops = partial(but, "budget_flops")
 
+
+def masked_with(number):
+    """The attention by hand, with a number in the masks in the place of -inf."""
+    by_hand = f"""\
+def by_hand(Q, K, V, params, heads, mask):
+    def cut(X, name):
+        X = X @ params[name]["weight"] + params[name]["bias"]
+        return X.unflatten(-1, (heads, -1)).transpose(-3, -2)
+
+    q, k, v = cut(Q, "query"), cut(K, "key"), cut(V, "value")
+    S = torch.where(mask, q @ k.mT / q.shape[-1] ** 0.5, {number})
+    O = (torch.softmax(S, -1) @ v).transpose(-3, -2).flatten(-2)
+    return O @ params["output"]["weight"] + params["output"]["bias"]
+
+
+def sandwich_layer"""
+    return repair(
+        ("def sandwich_layer", by_hand),
+        ("at.multi_head_attention(N, N, N", "by_hand(N, N, N"),
+        ("at.multi_head_attention(norm(A, 3), M", "by_hand(norm(A, 3), M"),
+    )
+
+
+def measured(rho, squares="squares)"):
+    """The root of the mean square, written `rho`, and the division by the squares."""
+    code = RIGHT["alike_measure"].replace("np.sqrt((X * X).mean())", rho)
+    return {"alike_measure": changed(code, ("/ (n - 1) / squares)", f"/ (n - 1) / {squares}"))}
+
+
 ANGLES = "row, column = P[:, :1] * omega, P[:, 1:] * omega"
 STACKED = "np.stack([row, column], -1).reshape(n, k // 2)"
 FORWARD = (("a * cos - b * sin", "a * cos + b * sin"), ("a * sin + b * cos", "b * cos - a * sin"))
@@ -400,6 +429,16 @@ WRONG = {
             "multiplies the cotangent in place",
             smooth(("du = dB * (far - near) * (u < c - 1)", "dB *= (far - near) * (u < c - 1)\n        du = dB")),
         ),
+        "no-query-before": (
+            "queries before the first key moved to it",
+            smooth(("np.arange(n)[:, None] + m - n", "np.maximum(np.arange(n)[:, None] + m - n, 0)")),
+        ),
+        "tau-dtype": (
+            "the bias in the dtype of tau",
+            smooth(("near)).astype(table.dtype)", "near)).astype(tau.dtype)")),
+        ),
+        "dtau-dtype": ("dtau in the dtype of the table", smooth(("astype(tau.dtype)", "astype(table.dtype)"))),
+        "guarded-unit": ("1e-12 added to tau", smooth(("distance / scale)", "distance / (scale + 1e-12))"))),
     },
     "partial": {
         "all": ("the statistic of all components", part((WHERE, "np.full(d, 1 / d)"))),
@@ -436,6 +475,19 @@ WRONG = {
             "normalises in place",
             part(("X.astype(wide)\n", "X.astype(wide, copy=False)\n"), ("N = r * Z", "N = np.multiply(r, Z, out=Z)")),
         ),
+        "half-rows": (
+            "adds up dgain in float16",
+            part(("(dY * N).reshape(-1, d)", "(dY * N).astype(X.dtype).reshape(-1, d)")),
+        ),
+        "half-components": (
+            "adds up a row's correction in float16",
+            part(("(dN * N).sum(-1", "(dN * N).astype(X.dtype).sum(-1")),
+        ),
+        "half-root": (
+            "rounds the factor to float16",
+            part(("[..., None] ** -0.5", "[..., None] ** -0.5\n    r = r.astype(X.dtype).astype(wide)")),
+        ),
+        "dgain-dtype": ("dgain in the dtype of X", part(("dgain.astype(gain.dtype)", "dgain.astype(X.dtype)"))),
     },
     "slim": {
         "same-eps": ("eps as it was", slim(("eps * d / (d - 1)", "eps"))),
@@ -519,6 +571,7 @@ WRONG = {
                 )
             ),
         ),
+        "least-eps": ("eps is 1e-8 at least", slim(("eps * d / (d - 1)\n", "max(eps, 1e-8) * d / (d - 1)\n"))),
     },
     "parallel": {
         "in-turn": (
@@ -584,6 +637,33 @@ WRONG = {
             parallel(("    return X + a * F + b * G, vjp", "    X += a * F + b * G\n    return X, vjp")),
         ),
         "order": ("the gradients of the branches exchanged", parallel(("da, db, df, dg", "da, db, dg, df"))),
+        "divided": (
+            "da and db divided by a and b",
+            parallel(
+                (
+                    "da, db = (dY * F).sum(axes), (dY * G).sum(axes)",
+                    "with np.errstate(all='ignore'):\n"
+                    "            da, db = (dY * (a * F)).sum(axes) / a, (dY * (b * G)).sum(axes) / b",
+                )
+            ),
+        ),
+        "divided-guarded": (
+            "da and db divided by a + 1e-12 and b + 1e-12",
+            parallel(
+                (
+                    "da, db = (dY * F).sum(axes), (dY * G).sum(axes)",
+                    "da, db = (dY * a * F).sum(axes) / (a + 1e-12), (dY * b * G).sum(axes) / (b + 1e-12)",
+                )
+            ),
+        ),
+        "adds-up": (
+            "adds up dgain from one backward pass to the next",
+            parallel(
+                ("    def vjp(dY):\n", "    total = np.zeros_like(gain)\n\n    def vjp(dY):\n        nonlocal total\n"),
+                ("        dH = gain * dN\n", "        dH, total = gain * dN, total + dgain\n"),
+                ("return dX, dgain", "return dX, total"),
+            ),
+        ),
     },
     "repair": {
         "untouched": ("all three faults left", repair(NORM_LEFT, PADDING_LEFT, NETWORK_LEFT)),
@@ -625,6 +705,8 @@ WRONG = {
             repair(("norm(A, 3), M, M,", "norm(A, 3), norm(M, 3), norm(M, 3),")),
         ),
         "mutates": ("adds to X itself", repair(("A = X + norm(S, 2)", "A = X.add_(norm(S, 2))"))),
+        "minus-1e4": ("-1e4 in the masks", masked_with("-1e4")),
+        "minus-1e9": ("-1e9 in the masks", masked_with("-1e9")),
     },
     "alike": {
         "not-squared": (
@@ -726,6 +808,11 @@ WRONG = {
             "adds to X itself",
             measure(("        X = X + s * Z.mean(0) @ W[l]\n", "        X += s * Z.mean(0) @ W[l]\n")),
         ),
+        "guarded-rho": ("1e-12 added to the mean square", measured("np.sqrt((X * X).mean() + 1e-12)")),
+        "guarded-squares": (
+            "1e-12 added to the squares",
+            measured("np.sqrt((X * X).mean())", "(squares + 1e-12))"),
+        ),
     },
     "thin": {
         "no-root": ("the factor of the input forgotten", thin(("d**0.5", "1.0"))),
@@ -778,6 +865,13 @@ WRONG = {
         "mutates": (
             "scales B in place",
             thin(("    X = root * (looked @ B)\n", "    B *= root\n    X = looked @ B\n")),
+        ),
+        "adds-up": (
+            "adds up dB from one backward pass to the next",
+            thin(
+                ("    def vjp(dZ):\n", "    total = np.zeros_like(B)\n\n    def vjp(dZ):\n        nonlocal total\n"),
+                ("dB = dB + looked.T @ dX", "dB = total = total + dB + looked.T @ dX"),
+            ),
         ),
     },
     "budget": {
@@ -837,6 +931,8 @@ WRONG = {
             flops(("4 * e * seen + 4 * e * n * m", "2 * e * seen + 2 * e * n * m"), ("4 * m * m * e", "2 * m * m * e")),
         ),
         "float": ("a quotient in floating point", flops(("n * (n + 1) // 2", "int(n * (n + 1) / 2)"))),
+        "float-parameters": ("parameters counted in floating point", count(("2 * d * f + f * d", "int(3.0 * d * f)"))),
+        "float-source": ("the source's pairs in floating point", flops(("4 * m * m * e", "int(4.0 * m * m * e)"))),
     },
 }
 
@@ -887,6 +983,10 @@ MESSAGE = {
         "heads-last": "the axis of the heads comes first",
         "double": "keep the dtype of the table",
         "mutates": "you changed your argument",
+        "no-query-before": "n=6, m=2",
+        "tau-dtype": "keep the dtype of the table",
+        "dtau-dtype": "a gradient has the dtype of its argument",
+        "guarded-unit": "tau about 1e-12",
     },
     "partial": {
         "all": "RMSNorm of all components",
@@ -907,10 +1007,14 @@ MESSAGE = {
         "correct-plus": "the correction is subtracted",
         "dgain-input": "yours met X",
         "dgain-last": "the gain serves all rows",
-        "dgain-batch": "expected (5,)",
-        "half": "squares of float16 overflow",
+        "dgain-batch": "of a batch (2, 2, 5)",
+        "half": "so add up in float32",
         "wide": "keep the dtype",
         "mutates": "you changed your argument",
+        "half-rows": "its sums stop at 2048",
+        "half-components": "the sum over 512 components in float16 is inf",
+        "half-root": "in float16, with a cotangent of 1000",
+        "dgain-dtype": "dgain is float16",
     },
     "slim": {
         "same-eps": "it has to change with it",
@@ -934,6 +1038,7 @@ MESSAGE = {
         "no-positions": "the table of positions writes, too",
         "as-wide": "your residual rows have width 4",
         "mutates": "you changed your argument",
+        "least-eps": "eps=1e-12",
     },
     "parallel": {
         "in-turn": "yours waits for f",
@@ -951,11 +1056,14 @@ MESSAGE = {
         "scale-twice": "its gradient does not contain a",
         "norm-sees-sum": "goes past the norm",
         "no-norm-back": "leads through the norm",
-        "per-sequence": "expected (6,)",
+        "per-sequence": "expected (4,)",
         "again": "once each vjp is enough",
         "in-place": "you changed your argument",
         "mutates": "you changed your argument",
         "order": "the parameters of g",
+        "divided": "divide by neither a nor b",
+        "divided-guarded": "a[0] = b[-1] = 0",
+        "adds-up": "in a second backward pass",
     },
     "repair": {
         "untouched": "what the broken layer returns",
@@ -967,13 +1075,15 @@ MESSAGE = {
         "padding-network": "two faults are left: padding is attended to",
         "no-causal": "is gone now",
         "short": "the last real row of the memory is lost",
-        "longest": "after a change of the padding",
+        "longest": "where each sequence has a length of its own",
         "layer-norm": "you subtract the mean",
         "post": "the residual path is free",
         "one-slice": "the norms behind the sub-layers were right",
         "short-cut": "starts from A",
         "normed-memory": "the memory is read as it is",
         "mutates": "you changed your argument",
+        "minus-1e4": "no number can stand for -inf",
+        "minus-1e9": "no number can stand for -inf",
     },
     "alike": {
         "not-squared": "get their squares",
@@ -997,6 +1107,8 @@ MESSAGE = {
         "no-measured-norm": "that is post-norm",
         "spread": "the root of a mean",
         "mutates": "you changed your argument",
+        "guarded-rho": "there is no epsilon",
+        "guarded-squares": "there is no epsilon",
     },
     "thin": {
         "no-root": "the factor of the input is missing",
@@ -1018,6 +1130,7 @@ MESSAGE = {
         "lookup-table": "an array of V d entries",
         "again": "once each is enough",
         "mutates": "you changed your argument",
+        "adds-up": "dB in a second backward pass",
     },
     "budget": {
         "two-tables": "share one table",
@@ -1045,5 +1158,7 @@ MESSAGE = {
         "half-encoder": "the encoder is not causal",
         "scores-only": "two products",
         "float": "keep it whole",
+        "float-parameters": "whole numbers are exact",
+        "float-source": "m = 10¹⁸ - 1 your count is off",
     },
 }
