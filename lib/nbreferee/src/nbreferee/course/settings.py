@@ -16,18 +16,24 @@ processes = 64
 readable = ["data"]                # folders that answers may read, relative to this file; a change grades again
 """
 
+import re
 import tomllib
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from ..errors import NbrefereeError
-from ..judge.job import JobError, RunLimits
+from ..intake.answers import CODE_STUB, TEXT_STUB
+from ..judge.job import RunLimits
 from ..walls.sandbox import Policy
 
 __all__ = ["Settings", "SettingsError", "load"]
 
-NAME = "nbreferee.toml"
-_STUBS = {"code_stub": "# YOUR CODE HERE\nraise NotImplementedError()", "text_stub": "YOUR ANSWER HERE"}  # nbgrader's
+NAME, DEFAULT = "nbreferee.toml", Policy()
+Whole = Annotated[int, msgspec.Meta(ge=1)]
+KINDS = {"int": "a whole number", "float": "a number", "str": "a text", "array": "a list", "object": "a table"}
 
 
 class SettingsError(NbrefereeError, ValueError):
@@ -40,10 +46,35 @@ class Settings:
 
     preload: tuple = ("numpy",)
     packages: tuple = ()
-    code_stub: str = _STUBS["code_stub"]
-    text_stub: str = _STUBS["text_stub"]
+    code_stub: str = CODE_STUB
+    text_stub: str = TEXT_STUB
     limits: RunLimits = field(default_factory=RunLimits)
     policy: Policy = field(default_factory=Policy)
+
+
+class _Sandbox(msgspec.Struct, forbid_unknown_fields=True):
+    """Of a Policy, what a course may say, in the units in which people say it."""
+
+    memory_mb: Whole = DEFAULT.memory_bytes >> 20
+    scratch_mb: Whole = DEFAULT.scratch_bytes >> 20
+    file_mb: Whole = DEFAULT.file_bytes >> 20
+    processes: Whole = DEFAULT.processes
+    open_files: Whole = DEFAULT.open_files
+    readable: tuple[str, ...] = ()
+
+
+_Limits = msgspec.defstruct(
+    "_Limits", [(each.name, each.type, each.default) for each in fields(RunLimits)], forbid_unknown_fields=True
+)
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    preload: tuple[str, ...] = Settings().preload
+    packages: tuple[str, ...] = ()
+    code_stub: str = CODE_STUB
+    text_stub: str = TEXT_STUB
+    limits: _Limits = msgspec.field(default_factory=_Limits)
+    sandbox: _Sandbox = msgspec.field(default_factory=_Sandbox)
 
 
 def load(path: Path | str) -> Settings:
@@ -61,63 +92,46 @@ def load(path: Path | str) -> Settings:
     path = path / NAME if path.is_dir() else path
     try:
         tree = tomllib.loads(path.read_text("utf-8"))
+        said = msgspec.convert(tree, _File)
+        limits = RunLimits(**msgspec.structs.asdict(said.limits))
+        stubs = said.code_stub, said.text_stub
+        return Settings(said.preload, said.packages, *stubs, limits, _policy(path.parent, said.sandbox))
     except FileNotFoundError:
         return Settings()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"{path.name} cannot be read: {error}") from None
-
-    known = {each.name for each in fields(Settings)} - {"policy"} | {"sandbox"}
-    _refuse_unknown(path.name, "", tree, known)
-    found = {}
-    for key in ("preload", "packages"):
-        if key in tree:
-            found[key] = _texts(path.name, key, tree[key])
-    for key in _STUBS:
-        if key in tree:
-            if not isinstance(tree[key], str):
-                raise SettingsError(f"{path.name}: {key} must be a text")
-            found[key] = tree[key]
-    try:
-        limits = _table(path.name, "limits", tree)
-        _refuse_unknown(path.name, "limits.", limits, {each.name for each in fields(RunLimits)})
-        found["limits"] = replace(RunLimits(), **limits)
-    except JobError as error:
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path.name}: {_cure(str(error), tree)}") from None
+    except NbrefereeError as error:
         raise SettingsError(f"{path.name}: {error}") from None
-    found["policy"] = _policy(path, _table(path.name, "sandbox", tree))
-    return Settings(**found)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{path.name} cannot be read: {error}; correct it") from None
 
 
-def _policy(path, table):
-    sizes = {"memory_mb": "memory_bytes", "scratch_mb": "scratch_bytes", "file_mb": "file_bytes"}
-    _refuse_unknown(path.name, "sandbox.", table, {*sizes, "processes", "open_files", "readable"})
-    found = {}
-    for key, value in table.items():
-        if key == "readable":
-            folders = [path.parent / folder for folder in _texts(path.name, "sandbox.readable", value)]
-            if missing := [folder.name for folder in folders if not folder.is_dir()]:
-                raise SettingsError(f"{path.name}: sandbox.readable names {missing[0]!r}, and there is no such folder")
-            found[key] = tuple(str(folder.resolve()) for folder in folders)
-        elif type(value) is not int or value <= 0:
-            raise SettingsError(f"{path.name}: sandbox.{key} is {value!r}; it must be a positive whole number")
-        else:
-            found[sizes.get(key, key)] = value << 20 if key in sizes else value
-    return replace(Policy(), **found)
+def _policy(root, said):
+    for name in said.readable:
+        if not (root / name).is_dir():
+            what = f"sandbox.readable names {name!r}, and there is no such folder"
+            raise SettingsError(f"{what}; make it or strike it out")
+    return Policy(
+        memory_bytes=said.memory_mb << 20,
+        scratch_bytes=said.scratch_mb << 20,
+        file_bytes=said.file_mb << 20,
+        processes=said.processes,
+        open_files=said.open_files,
+        readable=tuple(str((root / name).resolve()) for name in said.readable),
+    )
 
 
-def _table(name, key, tree):
-    table = tree.get(key, {})
-    if not isinstance(table, dict):
-        raise SettingsError(f"{name}: {key} must be a table, [{key}]")
-    return table
-
-
-def _texts(name, key, value):
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise SettingsError(f'{name}: {key} must be a list of texts, such as ["numpy"]')
-    return tuple(value)
-
-
-def _refuse_unknown(name, where, table, known):
-    for key in table:
-        if key not in known:
-            raise SettingsError(f"{name}: there is no setting {where}{key}; there are {', '.join(sorted(known))}")
+def _cure(text, tree):
+    """A sentence of msgspec's in our words: the key as it stands in the file, what it is, and what it must be."""
+    text, _, place = text.partition(" - at `$")
+    keys = re.findall(r"\w+", place)
+    if unknown := re.search(r"unknown field `(.*)`", text):
+        kind = {"limits": _Limits, "sandbox": _Sandbox}.get("".join(keys), _File)
+        known = ", ".join(sorted(kind.__struct_fields__))
+        return f"there is no setting {'.'.join([*keys, unknown[1]])}; there are {known}"
+    value = tree
+    for key in keys:
+        value = value[int(key) if isinstance(value, list) else key]
+    wanted = text.removeprefix("Expected ").partition(", got")[0]
+    wanted = re.sub(r"`(\w+)`", lambda word: KINDS.get(word[1], word[1]), wanted)
+    return f"{'.'.join(keys)} is {value!r}; it must be {wanted}"
