@@ -6,8 +6,6 @@ from pathlib import Path
 
 import nbformat
 
-from .release import regions
-
 TEXT = (".py", ".md", ".ipynb", ".yml", ".toml", ".json", ".txt", ".css", ".bib")
 # Shorter lines of code coincide by chance: a loop over n, a sum that is returned. No longer ones do today.
 LINE, PAIR = 48, 40
@@ -75,6 +73,27 @@ def strings(value):
     elif isinstance(value, list):
         for item in value:
             yield from strings(item)
+
+
+def regions(notebook):
+    """([(grade id, lines of a solution or of hidden tests)], the lines of all else)."""
+    hidden, public = [], set()
+    for cell in notebook.cells:
+        meta = cell.metadata.get("nbgrader", {})
+        inside = meta.get("solution") and "BEGIN SOLUTION" not in cell.source  # then the whole cell is the solution
+        if inside:
+            hidden.append((meta["grade_id"], []))
+        for line in cell.source.split("\n"):
+            if "BEGIN SOLUTION" in line or "BEGIN HIDDEN TESTS" in line:
+                inside = True
+                hidden.append((meta.get("grade_id"), []))
+            elif "END SOLUTION" in line or "END HIDDEN TESTS" in line:
+                inside = False
+            elif inside:
+                hidden[-1][1].append(line.strip())
+            else:
+                public.add(line.strip())
+    return hidden, public
 
 
 def secret_regions(tree: Path):
