@@ -1,7 +1,7 @@
 """Wrong answers through the grader itself: what each earns, and the table of what is caught.
 
-    grade("set2", {"mine": {"window_numpy": "def ..."}})   -> {"mine": {"window_test-hidden": 0.0, ...}}
-    catch("set2")                                       -> the table; its rows also in _build/wrong-answers.json
+    grade("set2", {"mine": {"window_answer": "def ..."}})   -> {"mine": {"window_test-hidden": 0.0, ...}}
+    catch("set2")                                -> the table; its rows also in _build/wrong-answers.json
 
 `exercises/batteries/<set>.py` holds `WRONG = {exercise: {name: (description, {grade id: code})}}`. An exercise's cells
 have the ids `<exercise>_<part>`. Cells that a wrong answer does not name hold the reference. Wrong answers of different

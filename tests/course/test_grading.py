@@ -3,8 +3,10 @@
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -16,7 +18,8 @@ from nbreferee.course.trial import reference_answers
 from nbreferee.course.validation import plain_error
 from nbreferee.walls.doctor import _database, _guard
 from nbreferee.walls.sandbox import abilities, bubblewrap
-from tests.course.battery import results
+from tests.course import battery
+from tests.course.battery import EXERCISES, notebook_of, points_of_tests, results
 from tests.nbreferee import toyset
 
 GOOD = {"double_answer": "def double(x):\n    return x + x", "square_answer": "def square(x):\n    return x * x"}
@@ -94,6 +97,65 @@ def test_a_round_of_grading(toy):
         }  # fmt: skip
     done = run(course, "similar", "toy", walls=False)
     assert done.returncode == 0 and "pairs of 5 submissions" in done.stdout, done.stderr
+
+
+MAKEFILE = Path(__file__).parents[2] / "Makefile"
+
+
+@pytest.mark.parametrize(("code", "made"), [(0, 0), (1, 0), (2, 2), (130, 2)])
+def test_a_round_with_a_broken_upload_is_no_error_of_make(tmp_path, code, made):
+    """As the guide's table of exit codes says."""
+    for name in ("requirements.txt", "pyproject.toml", "scripts/setup_env.py", ".venv/.ready", "exercises/source/a"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    command = tmp_path / ".venv/bin/nbreferee"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\necho $*\nexit {code}\n")
+    command.chmod(0o755)
+    shutil.copy(MAKEFILE, tmp_path)
+    done = subprocess.run(["make", "grade", "SET=toy"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (made, "grade --course exercises toy\n")
+    assert ("Error" in done.stderr) == bool(made)
+    guide = MAKEFILE.with_name("chapters").joinpath("instructors/guide.md").read_text("utf-8")
+    assert code > 2 or re.search(rf"^\| {code} \| .* \| {made} \|$", guide, re.M)
+
+
+# As they come from a learning platform: who is to be found, when it came, and under what name.
+UPLOADS = {
+    "ada_toy.ipynb": ("ada", "", "toy.ipynb"),
+    "ben_van_dam_toy (1).ipynb": ("ben_van_dam", "", "toy (1).ipynb"),
+    "cleo.x-y_20270312T211000_toy.ipynb": ("cleo.x-y", "2027-03-12 21:10:00", "toy.ipynb"),
+    "Dan_Toy.ipynb.txt": ("Dan", "", "Toy.txt"),
+    "eve_homework.ipynb": ("eve", "", "homework.ipynb"),
+    "fay_toy/toy.ipynb": ("fay", "", "toy.ipynb"),
+    "late/gil_toy.ipynb": ("gil", "", "toy.ipynb"),
+}
+
+
+@pytest.mark.slow
+def test_zip_collect_finds_what_the_guide_promises(toy):
+    """And the gate takes each of them for the set."""
+    course, base = toy
+    shutil.copy(EXERCISES / "nbgrader_config.py", course.root)
+    text = nbformat.writes(toyset.fill(base, GOOD))
+    archive = course.root / "downloaded/toy/archive"
+    for name in UPLOADS:
+        (archive / name).parent.mkdir(parents=True, exist_ok=True)
+        (archive / name).write_text(text)
+    shutil.make_archive(str(archive / "hal_toy"), "zip", archive / "fay_toy")
+    (archive / "toy.ipynb").write_text(text)  # whose?
+    call = [sys.executable, "-m", "nbgrader", "zip_collect", "toy"]
+    done = subprocess.run(call, cwd=course.root, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stderr.count("Skipped submission") == 1, done.stderr
+    found = {}
+    for folder in (course.root / "submitted").iterdir():
+        stamp = folder / "toy/timestamp.txt"
+        time = stamp.read_text()[:19] if stamp.exists() else ""
+        found[folder.name] = (time, [path.name for path in (folder / "toy").iterdir() if path != stamp])
+    said = {student: (time, [name]) for student, time, name in UPLOADS.values()}
+    assert found == said | {"hal": ("", ["toy.ipynb"])}
+    run(course, "grade", "toy", "--workers", "2")
+    assert {who: row["total"] for who, row in marks(course).items()} == dict.fromkeys(found, "4")
 
 
 @pytest.mark.slow
@@ -230,6 +292,12 @@ def test_validate_cuts_no_message():
 def test_reference_answers_carry_no_marker():
     answers = reference_answers(toyset.notebook())
     assert answers["double_answer"] == "def double(x):\n    secret_sum = x + x\n    return secret_sum\n"
+
+
+def test_the_example_of_the_battery_names_cells_that_exist():
+    answer, test = re.search(r'"mine": \{"(\S+)": .*"mine": \{"(\S+)":', battery.__doc__).groups()
+    source = notebook_of("set2")
+    assert answer in reference_answers(source) and test in points_of_tests(source)[answer.split("_")[0]]
 
 
 GUARDED = 'from nbreferee.course.guard import guard\nguard("Give `make grade`.")\n'
