@@ -216,6 +216,31 @@ WRONG = {
             shared(("@ dQ).sum(batch)", "@ dQ)")),
         ),
         "unstable": ("softmax without subtracting the maximum", shared(("S - S.max(-1, keepdims=True)", "S"))),
+        "stand-in": ("-1e4 for minus infinity", shared(("root, -np.inf)", "root, -1e4)"))),
+        "large-stand-in": ("-1e9 for minus infinity", shared(("root, -np.inf)", "root, -1e9)"))),
+        "start-low": (
+            "subtracts a maximum that is never below -1e3",
+            shared(("S.max(-1, keepdims=True)", "np.maximum(S.max(-1, keepdims=True), -1e3)")),
+        ),
+        "guarded-length": (
+            "adds 1e-12 to the length of a query",
+            shared(("np.linalg.norm(Q, axis=-1, keepdims=True)", "np.linalg.norm(Q, axis=-1, keepdims=True) + 1e-12")),
+        ),
+        "least-length": (
+            "takes no length below 1e-30",
+            shared(
+                (
+                    "np.linalg.norm(Q, axis=-1, keepdims=True)",
+                    "np.maximum(np.linalg.norm(Q, axis=-1, keepdims=True), 1e-30)",
+                )
+            ),
+        ),
+        "one-position": (
+            "drops the axis of the positions where there is one",
+            shared(("return P @ V, vjp", "O = P @ V\n    return (O[..., 0, :] if n == 1 else O), vjp")),
+        ),
+        "untransposed": ("dX through Wv instead of its transpose", shared(("dV @ Wv.T", "dV @ Wv"))),
+        "no-batch": ("two axes only", shared(("Q @ np.swapaxes(K, -1, -2) / root", "Q @ K.T / root"))),
     },
     "pack": {
         "causal": ("causal, across the documents", pack(("start : i + 1", ": i + 1"))),
@@ -264,6 +289,24 @@ WRONG = {
             "a float mask of 0 and -inf",
             pack(("return mask,", "return torch.where(mask, 0.0, -torch.inf),")),
         ),
+        "numpy": ("a NumPy array", pack(("return mask,", "return mask.numpy(),"))),
+        "end-restarts": (
+            "positions begin again at the end token",
+            pack(("= i - start", "= i - max([k for k in range(i + 1) if row[k] == end], default=0)")),
+        ),
+        "end-zero": (
+            "an end token has the position 0",
+            pack(("= i - start", "= 0 if token == end else i - start")),
+        ),
+        "small-integers": (
+            "positions in the type of the token numbers, which may be int8",
+            pack(
+                (
+                    "            positions[r, i] = i - start\n",
+                    "            positions[r, i] = (i - start + 128) % 256 - 128\n",
+                )
+            ),
+        ),
     },
     "decode": {
         "top-left": ("counts the queries from the first key on", decode(("np.arange(m - t, m)", "np.arange(t)"))),
@@ -292,6 +335,17 @@ WRONG = {
             "the new cache holds positions of this chunk only",
             decode(("max(m - width + 1, 0)", "max(m - width + 1, m - t)")),
         ),
+        "stand-in": ("-1e4 for minus infinity", decode(("S, -np.inf", "S, -1e4"))),
+        "large-stand-in": ("-1e9 for minus infinity", decode(("S, -np.inf", "S, -1e9"))),
+        "start-low": (
+            "subtracts a maximum that is never below -1e3",
+            decode(("S.max(-1, keepdims=True)", "np.maximum(S.max(-1, keepdims=True), -1e3)")),
+        ),
+        "one-query": (
+            "drops the axis of the positions where there is one",
+            decode(("    keep =", "    O = O[..., 0, :] if t == 1 else O\n    keep =")),
+        ),
+        "no-batch": ("two axes only", decode(("np.swapaxes(K, -1, -2)", "K.T"))),
         "no-scale": ("no division by the square root of the key width", decode((" / np.sqrt(Q.shape[-1])", ""))),
         "unstable": ("softmax without subtracting the maximum", decode(("S - S.max(-1, keepdims=True)", "S"))),
         "mutates": (
@@ -332,6 +386,15 @@ WRONG = {
             "a row is empty only if it is so in every head",
             translate((ADDITIVE, ADDITIVE + ".all(1, keepdim=True).expand_as(empty)")),
         ),
+        "numpy": ("a NumPy array", translate((ADDITIVE, ADDITIVE + ".numpy()"))),
+        "one-query": (
+            "drops the axis of the queries where there is one",
+            translate((ADDITIVE, ADDITIVE + "[..., 0] if n == 1 else empty")),
+        ),
+        "two-axes": (
+            "expects a mask of two axes at least",
+            translate(("full = mask", "mask = mask[..., :, :m]\n    full = mask")),
+        ),
     },
     "cost": {
         "no-borders": ("every position sees a whole window", cost((RAMP, "n * most"))),
@@ -368,6 +431,23 @@ WRONG = {
         ),
         "dense-bytes": ("stores all pairs", cost(("itemsize * heads * pairs", "itemsize * heads * n * n"))),
         "float": ("floating-point counts", cost(("// 2", "/ 2"))),
+        "rounded": (
+            "counts pairs in floating point and makes a whole number of it",
+            cost(("ramp * (ramp + 1) // 2", "int(ramp * (ramp + 1) / 2)")),
+        ),
+        "rounded-flops": (
+            "counts operations in floating point and makes a whole number of it",
+            cost(
+                (
+                    "2 * heads * pairs * k + 2 * heads * pairs * v",
+                    "int(2.0 * heads * pairs * (k + v))",
+                )
+            ),
+        ),
+        "rounded-bytes": (
+            "counts bytes in floating point and makes a whole number of it",
+            cost(("itemsize * heads * pairs", "int(float(itemsize) * heads * pairs)")),
+        ),
     },
     "distance": {
         "padded-queries": (
@@ -409,6 +489,24 @@ WRONG = {
             predict(("(n - 1) / 4", "(n + 1) / 4"), ("(n - 1 / n) / 3", "(n + 1) / 3")),
         ),
         "exchanged": ("encoder and decoder exchanged", predict(("if causal", "if not causal"))),
+        "only-nan": (
+            "takes nan out, and multiplies what else the padding holds by zero",
+            measure(
+                ("        i = np.arange(length)\n", "        i = np.arange(P.shape[-1])\n"),
+                (
+                    "(maps[:, :length, :length] * abs(i[:, None] - i))",
+                    "(np.where(np.isnan(maps), 0, maps) * abs(i[:, None] - i) * (i < length)[:, None])",
+                ),
+            ),
+        ),
+        "sums": (
+            "a sum over the queries in the place of a formula",
+            predict(("(n - 1) / 4", "np.arange(n).mean() / 2")),
+        ),
+        "limit-when-long": (
+            "the limit for sequences of a hundred and more",
+            predict(("(n - 1 / n) / 3", "(n - 1 / n * (n < 100)) / 3")),
+        ),
     },
     "spread": {
         "not-divided": (
@@ -441,6 +539,32 @@ WRONG = {
         "adds-mask": (
             "adds -1e9 to what is masked, whatever stands there",
             spread(("np.where(allowed, S, -np.inf)", "S + np.where(allowed, 0, -1e9)")),
+        ),
+        "stand-in": ("-1e4 for minus infinity", spread(("S, -np.inf)\n", "S, -1e4)\n"))),
+        "large-stand-in": ("-1e9 for minus infinity", spread(("S, -np.inf)\n", "S, -1e9)\n"))),
+        "start-low": (
+            "subtracts a maximum that is never below -1e3",
+            spread(("S.max(-1, keepdims=True)", "np.maximum(S.max(-1, keepdims=True), -1e3)")),
+        ),
+        "guarded-log": (
+            "adds 1e-12 to a weight before its logarithm",
+            spread(("    P = np.exp(logP)\n", "    P = np.exp(logP)\n    logP = np.log(P + 1e-12)\n")),
+        ),
+        "least-weight": (
+            "takes the logarithm of no weight below 1e-10",
+            spread(("    P = np.exp(logP)\n", "    P = np.exp(logP)\n    logP = np.log(np.maximum(P, 1e-10))\n")),
+        ),
+        "guarded-count": (
+            "adds 1e-10 to the logarithm of the number of keys",
+            spread(("np.where(count > 1, np.log(count), np.inf)", "np.log(count) + 1e-10")),
+        ),
+        "one-query": (
+            "drops the axis of the queries where there is one",
+            spread(("return H / full, vjp", "return np.squeeze(H / full), vjp")),
+        ),
+        "no-batch": (
+            "counts the allowed keys as if there were two axes",
+            spread(("allowed.sum(-1)", "allowed.sum(1)")),
         ),
         "log-of-weights": (
             "the logarithm of weights that have underflowed",
@@ -479,6 +603,23 @@ WRONG = {
                 )
             ),
         ),
+        "cut-off": (
+            "cuts what goes into the sigmoid off at 15",
+            gate(
+                (
+                    "(X[..., t, :] @ A + H[-1] @ U + b) / 2",
+                    "np.clip(X[..., t, :] @ A + H[-1] @ U + b, -15, 15) / 2",
+                )
+            ),
+        ),
+        "one-step": (
+            "drops the axis of the steps where there is one",
+            gate(("return np.stack(H[1:], -2)", "return np.stack(H[1:], -2) if len(F) > 1 else H[1]")),
+        ),
+        "u-transposed": ("the state meets the transpose of U", gate(("H[-1] @ U", "H[-1] @ U.T"))),
+        "u-untransposed": ("goes back through U instead of its transpose", gate(("da @ U.T", "da @ U"))),
+        "a-untransposed": ("dX through A instead of its transpose", gate(("da @ A.T", "da @ A"))),
+        "w-untransposed": ("dX through W instead of its transpose", gate(("dc @ W.T", "dc @ W"))),
     },
     "leak": {
         "sum": (
@@ -490,6 +631,15 @@ WRONG = {
             leak(("(g != 0).any(-1)", "g.sum(-1) != 0")),
         ),
         "tolerance": ("takes small derivatives for zero", leak(("(g != 0)", "(g.abs() > 1e-8)"))),
+        "tiny-tolerance": ("takes derivatives below 1e-300 for zero", leak(("(g != 0)", "(g.abs() > 1e-300)"))),
+        "squares": (
+            "adds the squares of derivatives, which underflow",
+            leak(("(g != 0).any(-1)", "(g * g).sum(-1) > 0")),
+        ),
+        "one-column": (
+            "drops every axis of length 1 of the output",
+            leak(("for y in Y[i]:", "for y in Y.squeeze()[i]:")),
+        ),
         "itself": ("takes a position's own input for a leak", leak(("range(i + 1, len(X))", "range(i, len(X))"))),
         "past": ("looks at the past", leak(("range(i + 1, len(X))", "range(i)"))),
         "last-key": (
@@ -573,7 +723,14 @@ MESSAGE = {
         "no-division": "divided by the length of the query",
         "no-row-correction": "row correction",
         "no-value-path": "the path through the values",
-        "per-sequence": "dW for batch (2, 3), n=6, d=4, k=2, v=5 has shape (2, 3, 4, 2)",
+        "stand-in": "no finite number stands for -inf",
+        "large-stand-in": "no finite number stands for -inf",
+        "start-low": "subtract the row's own largest score",
+        "guarded-length": "add nothing to their length",
+        "least-length": "add nothing to their length",
+        "one-position": "axes of length 1 stay",
+        "untransposed": "back through the transpose of Wv",
+        "per-sequence": "dW for a batch of two sequences, which share the matrices, has shape (2, 2, 3)",
         "unstable": "subtract each row's largest score",
     },
     "pack": {
@@ -590,7 +747,11 @@ MESSAGE = {
         "no-restart": "begin again with each document",
         "from-one": "begin with 1",
         "document-number": "the number of the document",
-        "additive": "return booleans",
+        "additive": "return a torch tensor of booleans",
+        "numpy": "return a torch tensor of booleans",
+        "end-restarts": "begin again at end",
+        "end-zero": "your end tokens have the position 0",
+        "small-integers": "count in int64",
     },
     "decode": {
         "top-left": "it comes after the cache",
@@ -604,6 +765,10 @@ MESSAGE = {
         "keeps-all": "your cache holds [4, 4]",
         "minus-zero": "with width 1 your cache holds [2, 2]",
         "forgets": "later queries see",
+        "stand-in": "no finite number stands for -inf",
+        "large-stand-in": "no finite number stands for -inf",
+        "start-low": "subtract the row's own largest score",
+        "one-query": "axes of length 1 stay",
         "no-scale": "not divided by the square root",
         "unstable": "subtract each row's largest score",
         "mutates": "you changed your argument",
@@ -621,6 +786,9 @@ MESSAGE = {
         "float32": "of the given dtype",
         "four-axes": "expected (b * heads, n, m)",
         "all-heads": "empty in one head and not in another",
+        "numpy": "expected a torch tensor",
+        "one-query": "axes of length 1 stay",
+        "two-axes": "your code raised IndexError",
     },
     "cost": {
         "no-borders": "there is nothing before the start",
@@ -636,6 +804,9 @@ MESSAGE = {
         "one-head": "you count one head",
         "dense-bytes": "only the pairs of the window are stored",
         "float": "counts are whole numbers",
+        "rounded": "count in whole numbers",
+        "rounded-flops": "count in whole numbers",
+        "rounded-bytes": "count in whole numbers",
     },
     "distance": {
         "padded-queries": "rows of padding count as queries",
@@ -645,12 +816,15 @@ MESSAGE = {
         "one-number": "expected one distance per head",
         "padded-length": "you divide by the padded length",
         "largest-weight": "the distance of the largest weight",
-        "times-zero": "0 times nan is nan",
+        "times-zero": "0 times nan or infinity is nan",
         "limit": "limits for long sequences",
         "last-query": "is the last query's",
         "pairs-alike": "a mean over pairs",
         "not-itself": "you leave out the position itself",
         "exchanged": "decoder and encoder are exchanged",
+        "only-nan": "0 times nan or infinity is nan",
+        "sums": "your code raised MemoryError",
+        "limit-when-long": "the encoder's distance, exactly",
     },
     "spread": {
         "not-divided": "that is the entropy",
@@ -667,6 +841,13 @@ MESSAGE = {
         "ones": "you ignore the cotangent",
         "adds-mask": "with 1e300 behind the mask",
         "log-of-weights": "R with scores of ±10⁴ is nan or inf",
+        "stand-in": "R with scores near -10⁴",
+        "large-stand-in": "no finite number stands for -inf",
+        "start-low": "R with scores near -10⁴ is nan or inf",
+        "guarded-log": "R without a mask",
+        "least-weight": "no smallest weight",
+        "guarded-count": "R without a mask",
+        "one-query": "R with one query",
         "unstable": "R with scores of ±10⁴ is nan or inf",
         "mutates": "you changed your argument",
     },
@@ -683,14 +864,22 @@ MESSAGE = {
         "slope-tanh": "that is the derivative of tanh",
         "no-gate-dx": "the path through the gate is missing",
         "no-value-dx": "the path through the new value is missing",
+        "cut-off": "gates of size 1e+04",
+        "one-step": "axes of length 1 stay",
+        "u-transposed": "you took the transpose of U",
+        "u-untransposed": "back through the transpose of U",
+        "a-untransposed": "back through the transpose of A",
+        "w-untransposed": "back through the transpose of W",
         "last-step": "the steps share the matrix",
-        "per-sequence": "db for batch (2, 3), n=6, d=4, h=2, gates of size 1 has shape (2, 3, 2)",
+        "per-sequence": "db for a batch of two sequences, which share A, U, b and W, has shape (2, 2)",
         "overflow": "inf / inf is nan",
     },
     "leak": {
         "sum": "added derivatives may cancel",
         "sum-inputs": "added derivatives may cancel",
         "tolerance": "small derivatives count",
+        "tiny-tolerance": "the first leak is (3, 4); you found None",
+        "squares": "the first leak is (3, 4); you found None",
         "itself": "a layer may read those",
         "past": "a layer may read those",
         "last-key": "not at the smallest j",
