@@ -133,6 +133,49 @@ def test_a_reference_that_fails_and_a_stub_that_passes_are_found():
     ]
 
 
+MEAN = """import numpy as np
+class Mean:
+    ### BEGIN SOLUTION
+    def __init__(self):
+        self.seen = 0
+    def of(self, x):
+        self.seen += len(x)
+        return np.mean(x)
+    @staticmethod
+    def zero():
+        return 0.0
+    ### END SOLUTION
+"""
+ALL = "None, or None for each value, or the number 0, or zeros of the right shape, or NaN of the right shape"
+LOOKS_AT = {  # test: what passes it
+    "assert np.all(np.abs(square(np.array([1.0, 3.0])) - [1.0, 9.0]) < 1e-9)": "arrays without entries",
+    "assert np.sum(square(np.zeros(2))) == 0": "the number 0, or zeros of the right shape, or arrays without entries",
+    "got = square(np.array([1.0, 3.0]))": f"{ALL}, or arrays without entries",
+    "assert not (np.abs(square(np.ones(1)) - 1.0) > 1e-9).any()": "NaN of the right shape, or arrays without entries",
+    "x = np.array([2.0])\nsquare(x)\nassert x[0] == 2.0": f"{ALL}, or arrays without entries",
+    "got = square(np.array([1.0, 3.0]))\nassert got.shape == (2,) and np.allclose(got, [1.0, 9.0])": None,
+    "try:\n    square(None)\nexcept TypeError:\n    pass\nelse:\n    raise AssertionError('raise')": None,
+    "assert np.all(np.abs(Mean().of([1.0, 3.0]) - 2.0) < 1e-9)": "arrays without entries",
+    "m = Mean()\nm.of([1.0, 3.0])\nassert m.seen == 2": None,
+    "assert Mean.zero() == 0.0": "the number 0, or zeros of the right shape",
+}
+
+
+@pytest.mark.slow
+def test_a_test_that_empty_answers_pass_is_not_released():
+    """An array without entries differs nowhere from what it should be."""
+    notebook = toyset.notebook()
+    notebook.cells = [*notebook.cells[:-2], toyset.answer("mean_answer", MEAN)]
+    for n, source in enumerate(LOOKS_AT):
+        notebook.cells.append(toyset.test(f"t{n}", 1, f"import numpy as np\n{source}"))
+    wrong = check_marks(notebook)
+    for n, (source, kinds) in enumerate(LOOKS_AT.items()):
+        said = [sentence for sentence in wrong if sentence.startswith((f"t{n} ", f"stub: t{n} "))]
+        assert len(said) == bool(kinds), (source, said)
+        assert not kinds or f"t{n} gives 1 to answers that return {kinds}. " in said[0], (source, said)
+    assert len(wrong) == sum(map(bool, LOOKS_AT.values()))
+
+
 WRONG = {
     "double": {
         "plus-one": ("adds one", {"double_answer": "def double(x):\n    return x + 1"}),

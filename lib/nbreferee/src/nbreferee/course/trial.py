@@ -1,4 +1,4 @@
-"""Given answers in, results out, through the path that grades students: reference, stub, known wrong answers."""
+"""Given answers in, results out, through the path that grades students: reference, stub, wrong answers, empty ones."""
 
 import re
 from concurrent.futures import as_completed
@@ -6,11 +6,13 @@ from concurrent.futures import as_completed
 import nbformat
 
 from ..intake.answers import Answers, released_text
+from ..judge import doubts as seen
 from ..judge.job import TEST, Job, kind_of, plan
 from ..judge.results import Result
+from .probes import KINDS, probe
 from .settings import Settings
 
-__all__ = ["check_marks", "reference_answers", "stub_answers", "trial"]
+__all__ = ["check_marks", "doubts", "reference_answers", "stub_answers", "trial", "vacuous"]
 
 REGION = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[^\n]*\n?", re.M)
 
@@ -46,7 +48,8 @@ def trial_job(source: nbformat.NotebookNode, answers: dict, settings: Settings) 
     stubs = stub_answers(source, settings)
     if strangers := sorted(set(answers) - set(stubs)):
         raise KeyError(f"no such answer cell: {', '.join(strangers)}")
-    return plan(source, Answers(stubs | answers, (), (), ()), settings.limits)
+    left = tuple(name for name, stub in stubs.items() if answers.get(name, stub) == stub)
+    return plan(source, Answers(stubs | answers, (), left, ()), settings.limits, settings.packages)
 
 
 def trial(source: nbformat.NotebookNode, submissions: dict, settings: Settings, run) -> dict:
@@ -77,6 +80,32 @@ def check_marks(source: nbformat.NotebookNode, settings: Settings, run) -> list[
     """
     results = trial(source, {"reference": reference_answers(source), "stub": {}}, settings, run)
     return [sentence for who, result in results.items() for sentence in _wrong(who, result)]
+
+
+def doubts(source: nbformat.NotebookNode, settings: Settings) -> list[str]:
+    """Sentences that warn of tests, told by their text; see `nbreferee.judge.doubts`."""
+    return seen.doubts(trial_job(source, reference_answers(source), settings))
+
+
+def vacuous(source: nbformat.NotebookNode, settings: Settings, run) -> list[str]:
+    """The tests that look at nothing, told by answers that are right but for what they return.
+
+    Returns
+    -------
+    A sentence for each test that gives points to None, zeros, NaN or arrays without entries.
+    """
+    cells, reference = dict(_solutions(source)), reference_answers(source)
+    empty = {kind: {name: probe(cells[name], text, kind) for name, text in reference.items()} for kind in KINDS}
+    found = {}
+    for kind, result in trial(source, empty, settings, run).items():
+        for test in result.tests:
+            if test.points > 0:
+                found.setdefault((test.name, test.points), []).append(KINDS[kind])
+    cure = "Let it ask for the shape and for values that are none of these."
+    return [
+        f"{test} gives {points:g} to answers that return {', or '.join(kinds)}. {cure}"
+        for (test, points), kinds in found.items()
+    ]
 
 
 def _wrong(who: str, result: Result):
