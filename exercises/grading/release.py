@@ -15,6 +15,7 @@ from nbreferee.walls.supervisor import Zygote
 from nbreferee.workers.pool import Local, PoolError
 
 from .course_root import HERE, exercise_of, grade_id, points_by_exercise
+from .leaks import regions
 
 MARKERS = ("BEGIN SOLUTION", "END SOLUTION", "BEGIN HIDDEN TESTS", "END HIDDEN TESTS")
 GRADE_ID = re.compile(r"[a-z0-9-]+_[a-z0-9-]+")
@@ -23,27 +24,6 @@ HEADING = re.compile(r"^#+ .*\((\d+) points?\)", re.M)
 EXERCISE = re.compile(r"^#+ Exercise (\d+)\.", re.M)
 COUNT = re.compile(r"\b(\w+) exercises?, (\d+) points\b(?:: (\w+) that a program marks, (\w+) proofs?)?")
 NUMBERS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen".split()
-
-
-def regions(notebook):
-    """([(grade id, lines of a solution or of hidden tests)], the lines of all else)."""
-    hidden, public = [], set()
-    for cell in notebook.cells:
-        meta = cell.metadata.get("nbgrader", {})
-        inside = meta.get("solution") and "BEGIN SOLUTION" not in cell.source  # then the whole cell is the solution
-        if inside:
-            hidden.append((meta["grade_id"], []))
-        for line in cell.source.split("\n"):
-            if "BEGIN SOLUTION" in line or "BEGIN HIDDEN TESTS" in line:
-                inside = True
-                hidden.append((meta.get("grade_id"), []))
-            elif "END SOLUTION" in line or "END HIDDEN TESTS" in line:
-                inside = False
-            elif inside:
-                hidden[-1][1].append(line.strip())
-            else:
-                public.add(line.strip())
-    return hidden, public
 
 
 def secrets(notebook):
