@@ -983,7 +983,7 @@ MESSAGE = {
         "heads-last": "the axis of the heads comes first",
         "double": "keep the dtype of the table",
         "mutates": "you changed your argument",
-        "no-query-before": "n=6, m=2",
+        "no-query-before": "where query 0 stands before key 0",
         "tau-dtype": "keep the dtype of the table",
         "dtau-dtype": "a gradient has the dtype of its argument",
         "guarded-unit": "tau about 1e-12",
@@ -1013,7 +1013,7 @@ MESSAGE = {
         "mutates": "you changed your argument",
         "half-rows": "its sums stop at 2048",
         "half-components": "the sum over 512 components in float16 is inf",
-        "half-root": "in float16, with a cotangent of 1000",
+        "half-root": "round at the end, not before",
         "dgain-dtype": "dgain is float16",
     },
     "slim": {
