@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from nbreferee.course import run
+from nbreferee.course import gradebook, run
 from nbreferee.course.gradebook import Entry, GradebookError, Writer
 from nbreferee.course.run import BatchError, Stopped, grade_assignment
 from nbreferee.course.store import Store, StoreError
@@ -139,7 +139,7 @@ def test_a_keyboard_interrupt_leaves_no_process(root):
 def test_a_locked_gradebook_loses_nothing(root, tmp_path, monkeypatch):
     log = tmp_path / "runs"
     submit(root, "ada")
-    monkeypatch.setattr(run, "Writer", partial(Writer, timeout_s=0.5))
+    monkeypatch.setattr(gradebook, "Writer", partial(Writer, timeout_s=0.5))
     other = sqlite3.connect(root / "gradebook.db", isolation_level=None)
 
     class Locking(Local):

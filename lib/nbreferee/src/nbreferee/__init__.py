@@ -8,11 +8,12 @@ what makes, releases, marks by hand and keeps the books. The package knows no on
 
 From the ground up, and no import runs the other way:
 
-    rpc       codec framing exchange agent proxies torch_values files printed shell
+    rpc       codec framing links nodes exchange plain plugins torch_values pandas_values files
+              agent printed shell line raised calls arguments proxies student
               values as bytes, bytes over a line, a conversation
     walls     sandbox syscalls supervisor fork_server doctor
               the walls, the process that forks, what works here
-    intake    gate notebook answers
+    intake    gate notebook answers flags
               what is let in: files, notebooks, answers
     judge     job trusted grader results reasons words
               what is run, how, what came out
@@ -20,7 +21,7 @@ From the ground up, and no import runs the other way:
               what people see of a verdict
     workers   process message pool cluster fingerprint
               a grading process, many of them, many machines
-    course    run folder files template submission publication rows store gradebook late trial migrate settings report guard validation
+    course    run folder files template submission publication rows store entries gradebook late trial migrate settings report guard validation
               an assignment, and what is kept of it
     export    marks tables worksheet canvas moodle
               what other systems take

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from .course.gradebook import GradebookError
+from .course.entries import GradebookError
 from .course.late import DeadlinesError
 from .course.run import BatchError, CourseFolder, Stopped, grade_assignment, needs_eye, read_source, writing
 from .course.settings import SettingsError

@@ -9,8 +9,8 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from .entries import Bookless, GradebookError, has_nbgrader, require_nbgrader
 from .files import BatchError, in_words, put, reading, writing
-from .gradebook import GradebookError, Writer
 from .settings import Settings, load
 from .template import Template
 
@@ -138,6 +138,24 @@ class CourseFolder:
         put(made, mark)
         return release / name
 
+    def writer(self, name: str):
+        """What enters an assignment's marks: into the gradebook, in which the assignment stands then.
+
+        Where nbgrader is not installed, and no gradebook lies there or is asked for, they are entered nowhere.
+
+        Raises
+        ------
+        BatchError, GradebookError : the gradebook cannot be made, or opened.
+        """
+        sqlite, _, path = self.gradebook.partition("sqlite:///")
+        if not has_nbgrader() and not (sqlite or self.db_url or Path(path).exists()):
+            return Bookless({book: Template(path).graded for book, path in self.notebooks(name).items()})
+        require_nbgrader()
+        from .gradebook import Writer
+
+        self.prepare(name)
+        return Writer(self.gradebook)
+
     def _made_of(self, sources):
         """Digest of what the student version and the gradebook's cells depend on."""
         from nbgrader import __version__
@@ -150,6 +168,8 @@ class CourseFolder:
 
     def _stands(self, name, sources):
         """Whether the gradebook knows the assignment as the sources have it."""
+        from .gradebook import Writer
+
         with contextlib.closing(Writer(self.gradebook)) as writer:
             return writer.cells(name) == {book: Template(path).graded for book, path in sources.items()}
 

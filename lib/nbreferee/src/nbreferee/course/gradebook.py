@@ -11,77 +11,19 @@ import json
 import math
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
 from uuid import uuid4
 
 import sqlalchemy as sa
 from nbgrader import api
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from ..errors import NbrefereeError
+from .entries import Entry, GradebookError, Written, bounded
 
 __all__ = ["Entry", "GradebookError", "Writer", "Written"]
 
 ENTRIES, SECONDS = 50, 1.0
 CHUNK = 400  # values in one IN (…)
-
-
-class GradebookError(NbrefereeError):
-    """The gradebook cannot be read or written; the text is one line that names the cure."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What is to stand in the gradebook about one notebook of one submission.
-
-    Parameters
-    ----------
-    student, assignment, notebook : whose, of what.
-    scores : {grade_id: points of the autograder, None where a person has to mark}. What is left out counts None.
-    comments : {grade_id: the autograder's comment, or None}.
-    unchanged : grade_ids of which the text is the one that the last mark was given for: a mark given by hand stands.
-        Where the gradebook knows itself which texts its marks are about, `texts` are compared with those instead.
-    timestamp : of ``timestamp.txt``, in UTC; None if there is none. Of a refused submission it is not asked for.
-    penalty : ``penalty(score, max_score) -> (points, sentence)`` for lateness; None: no penalty.
-    refused : nothing could be read. All counts 0 where no person has given a mark. What a person gave stays as it is:
-        what counted counts, what waited to be confirmed waits.
-    texts : {grade_id: digest of the text that a mark is about}.
-    """
-
-    student: str
-    assignment: str
-    notebook: str
-    scores: dict = field(default_factory=dict)
-    comments: dict = field(default_factory=dict)
-    unchanged: frozenset = frozenset()
-    timestamp: datetime | None = None
-    penalty: Callable | None = None
-    refused: bool = False
-    texts: dict = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Written:
-    """What stands in the gradebook now.
-
-    Parameters
-    ----------
-    scores : {grade_id: points in all, what a person gave included}.
-    waiting : {grade_id: points possible} of what waits for a person.
-    marks : {grade_id: {"score", "extra_credit"}} given by hand.
-    comments : {grade_id: text} written by hand.
-    penalty, sentence : for lateness.
-    """
-
-    scores: dict
-    waiting: dict
-    marks: dict
-    comments: dict
-    penalty: float = 0.0
-    sentence: str = ""
 
 
 class _Cells:
@@ -525,9 +467,7 @@ class _Bulk:
             if entry.penalty is not None:
                 total = sum(score for name, score in scores.items() if name not in waiting)
                 penalty, sentence = entry.penalty(total, sum(most for _, most in book.graded.values()))
-                if penalty is not None:
-                    penalty = min(max(float(penalty), 0.0), total) if math.isfinite(penalty) else 0.0
-                    penalty = penalty or None  # as nbgrader has it
+                penalty = bounded(penalty, total)
             if before[key] != penalty:
                 changed.append({"row": key, "new_late_submission_penalty": penalty})
             said = {name: text for name, text in said.items() if text}

@@ -12,8 +12,8 @@ import nbformat
 from ..intake.notebook import Refused
 from ..pages import feedback
 from ..workers.message import Reply
+from .entries import Entry
 from .files import put, there, writing
-from .gradebook import Entry
 from .store import ADOPTED, Published
 from .submission import Submission
 from .template import digest

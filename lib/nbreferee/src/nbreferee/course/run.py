@@ -13,9 +13,9 @@ from functools import partial
 from ..intake.notebook import Refused
 from ..workers.message import MessageError, read_reply, write_request
 from ..workers.pool import GraderFailed, Local, PoolError
+from .entries import GradebookError
 from .files import TICK_S, BatchError, in_words, only_one, writing
 from .folder import CourseFolder
-from .gradebook import GradebookError, Writer
 from .publication import Publication
 from .rows import Row, needs_eye
 from .store import Store, StoreError
@@ -83,10 +83,9 @@ def grade_assignment(
     Stopped : Ctrl-C. All finished results are kept.
     """
     with only_one(course.state), contextlib.ExitStack() as stack:
-        course.prepare(name)
-        store = stack.enter_context(Store(course.state / "results.db"))
-        writer = Writer(course.gradebook)
+        writer = course.writer(name)
         stack.callback(writer.close)
+        store = stack.enter_context(Store(course.state / "results.db"))
         reader = Reader(course, name, rules, title or name)
         if pool is None:
             pool = stack.enter_context(_local(course.settings, workers))

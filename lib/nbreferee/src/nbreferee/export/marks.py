@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..course.entries import require_nbgrader
 from ..errors import NbrefereeError
 from ..intake.notebook import shown
 
@@ -201,6 +202,7 @@ def read(db_url: str, assignments=None) -> Marks:
     ------
     ExportError : if the gradebook cannot be read, an assignment is not in it, or a mark is no number.
     """
+    require_nbgrader()
     from nbgrader.api import Assignment, GradeCell, TaskCell
     from nbgrader.api import Grade as G
     from nbgrader.api import Notebook as N
@@ -270,6 +272,7 @@ def roster(db_url: str) -> list[str]:
     ------
     ExportError : there is no gradebook, or it cannot be read.
     """
+    require_nbgrader()
     from nbgrader.api import Student as S
     from sqlalchemy import select
 
@@ -284,6 +287,7 @@ def handed_in(db_url: str, assignment: str) -> list[str]:
     ------
     ExportError : there is no gradebook, or it cannot be read.
     """
+    require_nbgrader()
     from nbgrader.api import Assignment
     from nbgrader.api import SubmittedAssignment as SA
     from nbgrader.api import SubmittedNotebook as SN

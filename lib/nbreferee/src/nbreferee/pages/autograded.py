@@ -9,9 +9,9 @@ import html
 import re
 
 from nbformat import NotebookNode, from_dict
-from nbgrader.utils import compute_checksum, is_grade, is_locked, is_solution, is_task
 
 from ..intake.answers import CODE_STUB, TEXT_STUB
+from ..intake.flags import checksum, is_grade, is_locked, is_solution, is_task
 from ..judge.job import OWN, kind_of
 from ..judge.results import LEFT_OUT, TEST_STATES, ResultError
 
@@ -85,7 +85,7 @@ def autograded(
         if is_solution(cell):
             cell.source = _stub(given, code_stub if cell.cell_type == "code" else text_stub)
         if is_grade(cell) or is_solution(cell) or is_locked(cell) or is_task(cell):
-            flags["checksum"], flags["cell_type"] = compute_checksum(cell), cell.cell_type
+            flags["checksum"], flags["cell_type"] = checksum(cell), cell.cell_type
         if is_solution(cell) and name not in answers.unanswered and answers.cells.get(name) is not None:
             if cell.cell_type == "code":
                 cell.source = _plain(answers.cells[name])

@@ -19,6 +19,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..rpc.framing import WireError
@@ -227,6 +228,9 @@ def _closing(database):
 
 
 def _database(db):
+    if find_spec("nbgrader") is None:
+        cure = "to have marks entered into a gradebook: pip install 'nbreferee[nbgrader]'"
+        return Finding("gradebook", False, "nbgrader is not installed", cure, needed=False)
     import sqlalchemy
 
     try:
