@@ -14,14 +14,8 @@ ROOMS = ("rpc", "walls", "intake", "judge", "pages", "workers", "course", "expor
 STOREYS = {name: height for height, name in enumerate((*GROUND, *ROOMS, "cli", "__main__"))}
 
 # What still stands the wrong way, and what it waits for. Nothing new comes in here.
-UPWARD = {
-    "rpc.proxies -> judge.results": "Call, what a proxy writes down of a question, belongs into rpc",
-}
-PRIVATE = {
-    "rpc.agent: rpc.codec._kind": "to be made public",
-    "rpc.exchange: rpc.codec._crowded": "to be made public",
-    "rpc.torch_values: rpc.exchange._TORCH_DTYPES": "the table belongs into the plug-in",
-}
+UPWARD = {}
+PRIVATE = {}
 
 
 def modules():

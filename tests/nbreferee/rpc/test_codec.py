@@ -23,7 +23,7 @@ from nbreferee.intake.answers import Answers
 from nbreferee.judge.job import ANSWER, TEST, Job, Step
 from nbreferee.judge.results import LEFT_OUT, CellResult, Result, TestResult
 from nbreferee.rpc import codec
-from nbreferee.rpc.codec import CodecError, Handle, Limits, Registry, Remote, decode, encode
+from nbreferee.rpc.codec import Bounds, CodecError, Handle, Registry, Remote, decode, encode
 from nbreferee.rpc.framing import Channel, Garbage, PeerClosed, TimedOut, TooLong, WireError
 from nbreferee.walls.sandbox import SandboxError
 from nbreferee.workers import process as work
@@ -424,8 +424,8 @@ def test_the_writer_refuses():
     assert decode(encode([None] * 199_999)) == [None] * 199_999
     cannot_send(10**4300, "more than 4300 digits")
     cannot_send(-(10**4300), "more than 4300 digits")
-    cannot_send("x" * 101, "longer than 100 bytes", limits=Limits(bytes=100))
-    cannot_send([b"x" * 50] * 2, "longer than 100 bytes", limits=Limits(bytes=100))
+    cannot_send("x" * 101, "longer than 100 bytes", bounds=Bounds(bytes=100))
+    cannot_send([b"x" * 50] * 2, "longer than 100 bytes", bounds=Bounds(bytes=100))
     cannot_send(np.broadcast_to(1.0, (10**6, 10**6)), "larger than")  # without making it
     cannot_send(torch.ones(1).expand(10**6, 10**6), "larger than")
     cannot_send(np.empty((0, 10**9)), "larger than")
@@ -452,7 +452,7 @@ def test_a_hash_of_a_stranger_is_not_asked_for():
 @pytest.mark.parametrize("bad", [{"depth": 0}, {"depth": 201}, {"items": 2.0}, {"bytes": True}, {"digits": -1}])
 def test_limits_are_checked(bad):
     with pytest.raises(CodecError, match=next(iter(bad))):
-        Limits(**bad)
+        Bounds(**bad)
 
 
 def test_a_full_stack_is_an_error_of_the_codec():
@@ -576,7 +576,7 @@ def test_a_message_has_a_beginning_and_a_limit():
     for data in (b"", b"R", b"R2N", b"\x93NUMPY", b"\x80\x04N."):
         with pytest.raises(CodecError, match="malformed at byte 0"):
             decode(data)
-    refuses(message(b"N" * 9), 10, "longer than 10 bytes", limits=Limits(bytes=10))
+    refuses(message(b"N" * 9), 10, "longer than 10 bytes", bounds=Bounds(bytes=10))
     for kind in (bytearray, memoryview):
         assert decode(kind(encode([1, b"x"]))) == [1, b"x"]
     assert type(decode(bytearray(encode(b"x")))) is bytes
@@ -913,7 +913,7 @@ def test_a_submission_that_is_too_large_for_a_request_is_refused_with_the_cure()
     )
     Round.send(refuse, item)
     assert refused[0].state == "too-large" and "set1.ipynb is too large; move" in str(refused[0])
-    Round.send(refuse, item, extra={})
+    Round.send(refuse, item, page=True)
     assert len(refused) == 1 and item.row.reason.startswith("Graded. The page does not show")
 
 

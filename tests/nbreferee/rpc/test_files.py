@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from nbreferee.rpc import files
-from nbreferee.rpc.exchange import Garbled
 from nbreferee.rpc.files import MOST_BYTES, Folder, Shared
-from nbreferee.rpc.proxies import StudentLost
+from nbreferee.rpc.plugins import Garbled
+from nbreferee.rpc.raised import StudentLost
 from tests.nbreferee.rpc.test_proxies import Process
 
 
@@ -86,6 +86,31 @@ def test_every_change_crosses_however_fast_they_follow(there):
         assert read("in.txt") == f"{n:3}"
         write("out.txt", f"{n:3}")
         assert Path("out.txt").read_text() == f"{n:3}"
+
+
+def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path):
+    """A file system's clock goes in steps of some milliseconds: two writers may leave one time, and one size."""
+    path, folder = tmp_path / "x.txt", Folder(str(tmp_path))
+    path.write_text("one")
+    tick = time.time_ns()
+    for text in ("two", "six"):
+        os.utime(path, ns=(tick, tick))
+        folder.changes()
+        path.write_text(text)
+        os.utime(path, ns=(tick, tick))
+        assert folder.stirred() and folder.changes() == {"x.txt": text.encode()}
+    (tmp_path / "y.txt").write_text("new")
+    os.utime(tmp_path, ns=(tick, tick))
+    assert folder.changes() == {"y.txt": b"new"}
+    os.unlink(tmp_path / "y.txt")
+    os.utime(tmp_path, ns=(tick, tick))
+    assert folder.changes() == {"y.txt": None}
+
+
+def test_a_file_that_crossed_has_a_time_that_no_writers_clock_gives(shared, here, monkeypatch):
+    monkeypatch.setattr(time, "time_ns", lambda: 1_234_567_890_123_456_789)
+    shared.take({"x.txt": b"x"})
+    assert (here / "x.txt").stat().st_mtime_ns == 1_234_567_890_123_456_789
 
 
 def test_what_a_test_writes_is_the_answers_to_read_and_to_change(there):

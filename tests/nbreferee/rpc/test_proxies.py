@@ -18,9 +18,12 @@ from hypothesis import strategies as st
 
 from nbreferee.rpc import agent as student
 from nbreferee.rpc import codec
-from nbreferee.rpc.exchange import Garbled, Refused, pickled
 from nbreferee.rpc.framing import Channel
-from nbreferee.rpc.proxies import CallableProxy, Proxy, Ran, Student, StudentError, StudentLost
+from nbreferee.rpc.nodes import pickled
+from nbreferee.rpc.plugins import CannotSend, Garbled
+from nbreferee.rpc.proxies import CallableProxy, Proxy
+from nbreferee.rpc.raised import StudentError, StudentLost
+from nbreferee.rpc.student import Ran, Student
 
 PLAIN = {type(None), bool, int, float, complex, str, bytes, type(Ellipsis), list, tuple, set, frozenset, dict, slice}
 PLAIN |= {range, np.ndarray, torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device, type}
@@ -1148,5 +1151,5 @@ def test_no_argument_becomes_endless_bit_by_bit(there):
 
 
 def test_the_errors_of_this_module_are_what_they_say():
-    assert issubclass(Refused, TypeError) and not issubclass(StudentLost, Exception)
+    assert issubclass(CannotSend, TypeError) and not issubclass(StudentLost, Exception)
     assert not issubclass(Garbled, StudentError)

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from nbreferee.rpc.proxies import StudentError
+from nbreferee.rpc.raised import StudentError
 from tests.nbreferee.rpc.test_proxies import Process
 
 OPENINGS = [

@@ -8,8 +8,7 @@ what makes, releases, marks by hand and keeps the books. The package knows no on
 
 From the ground up, and no import runs the other way:
 
-    rpc       codec framing links nodes exchange plain plugins torch_values pandas_values files
-              agent printed shell line raised calls arguments proxies student
+    rpc       codec framing plain plugins torch_values pandas_values links nodes exchange files agent printed shell line raised calls arguments proxies student
               values as bytes, bytes over a line, a conversation
     walls     sandbox syscalls supervisor fork_server doctor
               the walls, the process that forks, what works here

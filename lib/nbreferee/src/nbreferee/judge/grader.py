@@ -26,8 +26,9 @@ from collections import Counter
 import numpy as np
 
 from ..errors import NbrefereeError
-from ..rpc.exchange import torch_here
-from ..rpc.proxies import Student, StudentError, StudentLost
+from ..rpc.plugins import torch_here
+from ..rpc.raised import StudentError, StudentLost
+from ..rpc.student import Student
 from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, UNREADABLE, Job, bound
 from .reasons import NOT_PASSED, UNANSWERED, Reasons, said
 from .results import CellResult, Result, TestResult

@@ -5,7 +5,7 @@ import builtins
 import re
 import traceback
 
-from ..rpc.proxies import Meddled, StudentError
+from ..rpc.raised import Meddled, StudentError
 from .job import ANSWER, GIVEN, TEST, bound
 from .words import Authors, bounded, forms, unpacked, veiled
 

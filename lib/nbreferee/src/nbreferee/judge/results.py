@@ -5,6 +5,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 
 from ..errors import NbrefereeError
+from ..rpc.calls import Call
 
 __all__ = ["CELL_STATES", "MARKED", "TEST_STATES", "Call", "CellResult", "Result", "ResultError", "TestResult"]
 
@@ -27,14 +28,6 @@ MARKED = frozenset(TEST_STATES) - {"broken"}  # a broken test gives no mark and 
 
 class ResultError(NbrefereeError, ValueError):
     """What was to be read is no result."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A question to the student's code: what was called (``double(3)``), what came back (``7``, ``ValueError: …``)."""
-
-    what: str
-    came: str
 
 
 @dataclass(frozen=True, slots=True)

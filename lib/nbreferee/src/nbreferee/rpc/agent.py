@@ -15,10 +15,11 @@ import warnings
 
 import numpy as np
 
-from . import codec
+from . import codec, plain
 from . import framing as wire
-from .exchange import Exchange, Garbled, Refused, flat, torch_here, unflat
+from .exchange import Exchange, flat, unflat
 from .files import MOST_BYTES, MOST_FILES, Folder
+from .plugins import CannotSend, Garbled, torch_here
 from .printed import Descriptors, Printed
 
 __all__ = ["prepare", "serve"]
@@ -135,7 +136,7 @@ class _Agent(Exchange):
         try:
             self.channel.send(data, _FOREVER)
         except wire.TooLong as error:
-            raise Refused(str(error)) from None
+            raise CannotSend(str(error)) from None
         except wire.WireError:
             raise _Closed from None
 
@@ -192,7 +193,6 @@ class _Agent(Exchange):
             try:
                 self.serve(verb, node, state, unpack)
             finally:
-                self.level = 0
                 self.over()
 
     def serve(self, verb, node, state, unpack):
@@ -200,11 +200,11 @@ class _Agent(Exchange):
             payload = unpack(node)
             if verb == "call":
                 payload = *payload[:2], unflat(payload[2])
-            with _applied(unpack(state) or {}):
+            with self.applied(unpack(state) or {}):
                 if verb not in ("cell", "test"):  # of these only the student's own code, not IPython's
                     self.put_back()
                 try:
-                    found = _VERBS[verb](self, *payload)
+                    found = _VERBS[verb](self, *payload) if verb in _VERBS else self.by_plugin(verb)(*payload)
                 finally:
                     if self.level == 1:
                         self.timers.stop()
@@ -226,6 +226,21 @@ class _Agent(Exchange):
         except BaseException as error:
             self.say("!", "", self.told(error))
 
+    @contextlib.contextmanager
+    def applied(self, modes):
+        """The modes of the grader's side, as long as a question takes."""
+        with contextlib.ExitStack() as stack:
+            if "errors" in modes:
+                stack.enter_context(np.errstate(**modes["errors"]))
+            if set(modes) - {"errors"}:
+                self.plugins.of("torch")
+            for plugin in self.plugins:
+                plugin.applied(modes, stack)
+            yield
+
+    def by_plugin(self, verb):
+        return next(plugin.verbs[verb] for plugin in self.plugins if verb in plugin.verbs)
+
     def check(self):
         """A process that the student's code forked, and forgot to end, ends here."""
         if self.getpid() != self.pid:
@@ -244,7 +259,7 @@ class _Agent(Exchange):
         kind = type(error)
         names = [base.__name__ for base in kind.__mro__ if base.__module__ in ("builtins", "numpy.linalg")]
         names = tuple(name for name in names if len(name) <= 80)[:50]
-        return codec._kind(error), names, _text(error), self.trace(error), number
+        return codec.kind_name(error), names, _text(error), self.trace(error), number
 
     def failure(self, told):
         ename, names, message, _, number = told
@@ -288,12 +303,8 @@ class _Agent(Exchange):
         return None
 
     def outward(self, packer, value):
-        try:
-            handle = self.registry.keep(value)
-        except codec.CodecError as error:
-            raise Refused(str(error)) from None
-        kind = "ndarray.object" if type(value) is np.ndarray else handle.kind
-        return ("h", kind, handle.number, int(callable(value)))
+        handle = packer.keep(value)
+        return ("h", plain.kind(value) or handle.kind, handle.number, int(callable(value)))
 
     # ---- the questions
 
@@ -386,16 +397,6 @@ class _Agent(Exchange):
         kind = base if base.__name__ == name else type(error)
         return bool(type(target).__exit__(target, kind, error, None))
 
-    def vjp(self, key, places, cotangent, task):
-        from . import torch_values as bridge
-
-        return bridge.vjp(self, key, places, cotangent, task)
-
-    def accumulate(self, task):
-        from . import torch_values as bridge
-
-        return bridge.accumulate(self, task)
-
 
 _VERBS = {
     "begin": _Agent.begin,
@@ -416,8 +417,6 @@ _VERBS = {
     "next": _Agent.next,
     "enter": _Agent.enter,
     "leave": _Agent.leave,
-    "vjp": _Agent.vjp,
-    "accumulate": _Agent.accumulate,
 }
 
 
@@ -469,17 +468,3 @@ def _excerpt(filename, lines, number, function):
     for n in range(max(1, number - 1), min(len(lines), number + 1) + 1):
         out.append(f"{'→' if n == number else ' '} {n:3d}  {lines[n - 1]}")
     return "\n".join(out)
-
-
-@contextlib.contextmanager
-def _applied(modes):
-    with contextlib.ExitStack() as stack:
-        if "errors" in modes:
-            stack.enter_context(np.errstate(**modes["errors"]))
-        if set(modes) - {"errors"}:
-            if not torch_here():
-                __import__("torch")
-            from . import torch_values as bridge
-
-            stack.enter_context(bridge.applied(modes, trusted=False))
-        yield

@@ -50,7 +50,7 @@ import numpy as np
 
 from ..errors import NbrefereeError
 
-__all__ = ["CodecError", "Handle", "Limits", "Registry", "Remote", "decode", "encode"]
+__all__ = ["Bounds", "CodecError", "Handle", "Registry", "Remote", "crowded", "decode", "encode", "kind_name"]
 
 _MAGIC = b"R1"
 _KIND = re.compile(r"[A-Za-z0-9_.?]{1,80}")
@@ -100,7 +100,7 @@ class CodecError(NbrefereeError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Bounds:
     """How much one message may hold; the same bounds hold for the writer and for the reader.
 
     Parameters
@@ -117,7 +117,7 @@ class Limits:
 
     Examples
     --------
-    >>> encode([[1]], limits=Limits(depth=1))
+    >>> encode([[1]], bounds=Bounds(depth=1))
     Traceback (most recent call last):
     ...
     nbreferee.rpc.codec.CodecError: cannot send a value of type list: containers are nested deeper than 1
@@ -137,7 +137,7 @@ class Limits:
                 raise CodecError(f"the limit {name} must be an int between 1 and {bound}")
 
 
-_DEFAULT = Limits()
+_USUAL = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Remote:
     number: int
 
 
-def _kind(value):
+def kind_name(value):
     """The name of a value's type, safe to print. It is asked of `type`'s own descriptor, so no metaclass interferes."""
     name = type.__dict__["__name__"].__get__(type(value))[:80]
     return re.sub(r"[^A-Za-z0-9_.]", "?", name) or "?"
@@ -209,7 +209,7 @@ class Registry:
             self._last = number = self._last + 1
             self._objects[number] = value
             self._numbers[id(value)] = number
-        return Handle(_kind(value), number)
+        return Handle(kind_name(value), number)
 
     def get(self, number: int) -> object:
         """The object with this number.
@@ -246,7 +246,7 @@ def _bound(digits):
     return bound, (bound.bit_length() + 8) // 8
 
 
-def _crowded(keys):
+def crowded(keys):
     """Whether so many keys share one hash that building a dict of them would take quadratic time."""
     if len(keys) <= _SAME_HASH:
         return False
@@ -269,39 +269,39 @@ def _torch():
 
 
 class _Writer:
-    def __init__(self, registry, limits):
-        self.registry, self.limits = registry, limits
-        self.parts, self.size, self.items = [], 0, limits.items
+    def __init__(self, registry, bounds):
+        self.registry, self.bounds = registry, bounds
+        self.parts, self.size, self.items = [], 0, bounds.items
         self.path = set()  # ids of the containers around the value that is being written
         self.new = []  # numbers that this message gave out
 
     def refuse(self, value, why):
-        raise CodecError(f"cannot send a value of type {_kind(value)}: {why}")
+        raise CodecError(f"cannot send a value of type {kind_name(value)}: {why}")
 
     def put(self, value, *parts):
         self.size += sum(map(len, parts))
-        if self.size > self.limits.bytes:
-            self.refuse(value, f"the message would be longer than {self.limits.bytes} bytes")
+        if self.size > self.bounds.bytes:
+            self.refuse(value, f"the message would be longer than {self.bounds.bytes} bytes")
         self.parts.extend(parts)
 
     def put_text(self, value, tag, data):
-        if len(data) > self.limits.bytes:
-            self.refuse(value, f"the message would be longer than {self.limits.bytes} bytes")
+        if len(data) > self.bounds.bytes:
+            self.refuse(value, f"the message would be longer than {self.bounds.bytes} bytes")
         self.put(value, tag, _length.pack(len(data)), data)
 
     def write(self, value, key=False):
         self.items -= 1
         if self.items < 0:
-            self.refuse(value, f"the message would have more than {self.limits.items} values")
+            self.refuse(value, f"the message would have more than {self.bounds.items} values")
         kind = type(value)
         if value is None:
             self.put(value, b"N")
         elif kind is bool:
             self.put(value, b"T" if value else b"F")
         elif kind is int:
-            bound, _ = _bound(self.limits.digits)
+            bound, _ = _bound(self.bounds.digits)
             if not -bound < value < bound:
-                self.refuse(value, f"it has more than {self.limits.digits} digits")
+                self.refuse(value, f"it has more than {self.bounds.digits} digits")
             n = (value.bit_length() + 8) // 8
             self.put(value, b"i", _length.pack(n), value.to_bytes(n, "little", signed=True))
         elif kind is float:
@@ -347,10 +347,10 @@ class _Writer:
     def container(self, value, tag, inside, n, key, keys=False):
         if id(value) in self.path:
             self.refuse(value, "it contains itself; send a copy without the cycle")
-        if len(self.path) >= self.limits.depth:
-            self.refuse(value, f"containers are nested deeper than {self.limits.depth}")
+        if len(self.path) >= self.bounds.depth:
+            self.refuse(value, f"containers are nested deeper than {self.bounds.depth}")
         if n is not None and n > self.items:
-            self.refuse(value, f"the message would have more than {self.limits.items} values")
+            self.refuse(value, f"the message would have more than {self.bounds.items} values")
         self.put(value, tag, b"" if n is None else _length.pack(n))
         self.path.add(id(value))
         for i, x in enumerate(inside):
@@ -359,14 +359,14 @@ class _Writer:
 
     def spread(self, value, keys):
         """Called when the keys are written, so that all are plain and no hash is a stranger's code."""
-        if _crowded(keys):
+        if crowded(keys):
             self.refuse(value, f"more than {_SAME_HASH} of its keys or members have one hash")
 
     def sized(self, value, shape, itemsize):
         if len(shape) > _DIMENSIONS:
             self.refuse(value, f"it has more than {_DIMENSIONS} dimensions")
-        if _room(shape, itemsize) > self.limits.array_bytes:
-            self.refuse(value, f"it is larger than {self.limits.array_bytes} bytes (a dimension of 0 counts as 1)")
+        if _room(shape, itemsize) > self.bounds.array_bytes:
+            self.refuse(value, f"it is larger than {self.bounds.array_bytes} bytes (a dimension of 0 counts as 1)")
         return bytes([len(shape)]) + b"".join(map(_length.pack, shape))
 
     def array(self, value):
@@ -404,7 +404,7 @@ class _Writer:
         if self.registry is None:
             self.refuse(value, "it is not a plain value, and there is no registry to keep it")
         if type(value) is Handle:
-            handle = Handle(_kind(self.registry.get(value.number)), value.number)
+            handle = Handle(kind_name(self.registry.get(value.number)), value.number)
         else:
             before = len(self.registry)
             try:
@@ -417,7 +417,7 @@ class _Writer:
         self.put(value, b"h", _number.pack(handle.number), _length.pack(len(name)), name)
 
 
-def encode(value: object, registry: Registry | None = None, limits: Limits = _DEFAULT) -> bytes:
+def encode(value: object, registry: Registry | None = None, bounds: Bounds = _USUAL) -> bytes:
     """Write a value as a message.
 
     An object that two places of the value share is sent twice. An array or a tensor is sent as its elements: views,
@@ -427,7 +427,7 @@ def encode(value: object, registry: Registry | None = None, limits: Limits = _DE
     ----------
     value : what to send.
     registry : keeps what is not a plain value; without one such a value is an error.
-    limits : bounds of the message.
+    bounds : what it may hold.
 
     Returns
     -------
@@ -446,7 +446,7 @@ def encode(value: object, registry: Registry | None = None, limits: Limits = _DE
     ...
     nbreferee.rpc.codec.CodecError: cannot send a value of type int: it has more than 4300 digits
     """
-    writer = _Writer(registry, limits)
+    writer = _Writer(registry, bounds)
     try:
         writer.put(value, _MAGIC)
         writer.write(value)
@@ -455,7 +455,7 @@ def encode(value: object, registry: Registry | None = None, limits: Limits = _DE
         for number in writer.new:
             registry.drop(number)
         if isinstance(error, RecursionError | MemoryError):
-            raise CodecError(f"cannot send a value of type {_kind(value)}: {_exhausted(error)}") from None
+            raise CodecError(f"cannot send a value of type {kind_name(value)}: {_exhausted(error)}") from None
         raise
 
 
@@ -464,9 +464,9 @@ def _exhausted(error):
 
 
 class _Reader:
-    def __init__(self, data, registry, limits):
-        self.data, self.view, self.registry, self.limits = data, memoryview(data), registry, limits
-        self.at, self.items = 0, limits.items
+    def __init__(self, data, registry, bounds):
+        self.data, self.view, self.registry, self.bounds = data, memoryview(data), registry, bounds
+        self.at, self.items = 0, bounds.items
 
     def fail(self, at, why):
         raise CodecError(f"malformed at byte {at}: {why}")
@@ -490,7 +490,7 @@ class _Reader:
         at = self.at
         self.items -= 1
         if self.items < 0:
-            self.fail(at, f"more than {self.limits.items} values")
+            self.fail(at, f"more than {self.bounds.items} values")
         tag = self.take(1)
         if key and tag in b"lSd:axhr":
             self.fail(at, "this type can be no key and no member of a set")
@@ -500,15 +500,15 @@ class _Reader:
         return reader(self, at, depth, key)
 
     def integer(self, at, depth, key):
-        bound, most = _bound(self.limits.digits)
+        bound, most = _bound(self.bounds.digits)
         n = self.length()
         if n > most:
-            self.fail(at, f"an int of more than {self.limits.digits} digits")
+            self.fail(at, f"an int of more than {self.bounds.digits} digits")
         value = int.from_bytes(self.take(n), "little", signed=True)
         if n != (value.bit_length() + 8) // 8:
             self.fail(at, "an int that is not written in its one way")
         if not -bound < value < bound:
-            self.fail(at, f"an int of more than {self.limits.digits} digits")
+            self.fail(at, f"an int of more than {self.bounds.digits} digits")
         return value
 
     def text(self, at, depth, key):
@@ -520,8 +520,8 @@ class _Reader:
 
     def inside(self, at, depth, key, per=1, n=None):
         """The values of a container, of which there are ``n`` times ``per``."""
-        if depth >= self.limits.depth:
-            self.fail(at, f"containers are nested deeper than {self.limits.depth}")
+        if depth >= self.bounds.depth:
+            self.fail(at, f"containers are nested deeper than {self.bounds.depth}")
         n = per * (self.length() if n is None else n)
         if n > min(self.items, len(self.data) - self.at):
             self.fail(
@@ -535,7 +535,7 @@ class _Reader:
         return built
 
     def hashable(self, at, keys):
-        if _crowded(keys):
+        if crowded(keys):
             self.fail(at, f"more than {_SAME_HASH} keys or members have one hash")
         return keys
 
@@ -562,7 +562,7 @@ class _Reader:
         code = self.take(2)
         if code in (b"|S", b"<U", b">U"):
             n = self.length()
-            if not 1 <= n <= min(self.limits.array_bytes, 2**31 - 1) // (4 if b"U" in code else 1):
+            if not 1 <= n <= min(self.bounds.array_bytes, 2**31 - 1) // (4 if b"U" in code else 1):
                 self.fail(at, "a dtype of no characters, or of more than an array may hold")
             return np.dtype(f"{code.decode()}{n}")
         if code not in _DTYPES:
@@ -575,8 +575,8 @@ class _Reader:
         if n > _DIMENSIONS:
             self.fail(at, f"an array of more than {_DIMENSIONS} dimensions")
         shape = struct.unpack(f">{n}I", self.take(4 * n))
-        if _room(shape, itemsize) > self.limits.array_bytes:
-            self.fail(at, f"an array larger than {self.limits.array_bytes} bytes")
+        if _room(shape, itemsize) > self.bounds.array_bytes:
+            self.fail(at, f"an array larger than {self.bounds.array_bytes} bytes")
         return shape
 
     def elements(self, dtype, shape, order):
@@ -662,7 +662,7 @@ _READERS = {
 }
 
 
-def decode(data: bytes, registry: Registry | None = None, limits: Limits = _DEFAULT) -> object:
+def decode(data: bytes, registry: Registry | None = None, bounds: Bounds = _USUAL) -> object:
     """Read a message back into a value.
 
     A str may hold lone surrogates, which most files and databases refuse: before it is written anywhere, encode it with
@@ -672,7 +672,7 @@ def decode(data: bytes, registry: Registry | None = None, limits: Limits = _DEFA
     ----------
     data : the message, from anywhere.
     registry : the objects of this side that the message may name; without one it may name none.
-    limits : bounds of the message.
+    bounds : what it may hold.
 
     Returns
     -------
@@ -693,9 +693,9 @@ def decode(data: bytes, registry: Registry | None = None, limits: Limits = _DEFA
     ...
     nbreferee.rpc.codec.CodecError: malformed at byte 2: 4294967295 values are announced, 0 bytes and 199999 values are left
     """  # noqa: E501
-    if len(data) > limits.bytes:
-        raise CodecError(f"malformed at byte {limits.bytes}: the message is longer than {limits.bytes} bytes")
-    reader = _Reader(bytes(data), registry, limits)
+    if len(data) > bounds.bytes:
+        raise CodecError(f"malformed at byte {bounds.bytes}: the message is longer than {bounds.bytes} bytes")
+    reader = _Reader(bytes(data), registry, bounds)
     try:
         if reader.take(len(_MAGIC)) != _MAGIC:
             reader.fail(0, "a message begins with R1")

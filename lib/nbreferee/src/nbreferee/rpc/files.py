@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 
-from .exchange import Garbled
+from .plugins import Garbled
 
 __all__ = ["Folder", "Shared", "Sharing"]
 

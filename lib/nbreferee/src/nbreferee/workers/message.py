@@ -13,7 +13,7 @@ from ..errors import NbrefereeError
 from ..intake.answers import CODE_STUB, TEXT_STUB, Answers, Own
 from ..judge.job import Job
 from ..judge.results import Result, ResultError
-from ..rpc.codec import CodecError, Limits, decode, encode
+from ..rpc.codec import Bounds, CodecError, decode, encode
 
 __all__ = [
     "MessageError",
@@ -30,7 +30,7 @@ __all__ = [
     "write_request",
 ]
 
-LIMITS = Limits(depth=32, items=100_000)
+BOUNDS = Bounds(depth=32, items=100_000)
 NOTE, NOTE_MARK, MOST_S = struct.Struct("!8sid"), b"judging:", 1e6
 PARTS = {
     "job": str,
@@ -215,14 +215,14 @@ def _answers(tree):
 
 def _encode(tree):
     try:
-        return encode(tree, limits=LIMITS)
+        return encode(tree, bounds=BOUNDS)
     except CodecError as error:
         raise MessageError(one_line(error)) from None
 
 
 def _decode(message, types):
     try:
-        tree = decode(message, limits=LIMITS)
+        tree = decode(message, bounds=BOUNDS)
     except CodecError as error:
         raise MessageError(f"no message: {one_line(error)}") from None
     if type(tree) is not dict or set(tree) != set(types):

@@ -1,0 +1,428 @@
+"""The trusted side's view of the student's process: cells to be run there, values, and proxies of what stays there.
+
+Whatever the other process says, this side gets plain values (numbers, strings, lists, arrays, tensors, frames) or a
+`Proxy`, which does nothing but ask. No code of the student runs here, nothing is unpickled, and every wait ends at
+``Student.deadline``.
+
+Timing. A test that holds an answer to a time measures until it has read the value, and reads a copy:
+
+    began = time.perf_counter()
+    found = np.array(f(x))
+    took = time.perf_counter() - began
+
+What comes back without being a plain value is computed when it is asked, and an array that the student's process has
+made may still be changed by it, by a thread, say: the test sees that at its next question. The copy is what was there
+when the clock was stopped, so it alone is judged. A call costs a fifth of a millisecond and more with its values: time
+many at once, or one that takes long, and compare with a reference that is timed in the same way.
+"""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import plain
+from .arguments import Arguments
+from .calls import TEXT, Call, described, question
+from .exchange import Exchange, flat, unflat
+from .files import Shared, Sharing
+from .line import TURN, Line
+from .nodes import pickled
+from .plugins import CannotSend, Garbled
+from .proxies import CallableProxy, Proxy, number_of, refuse_verdict
+from .raised import MESSAGE, TRACE, Meddled, StudentError, StudentLost, bases, clean, name_of, student_error
+
+__all__ = ["Ran", "Student"]
+
+_CALLS = 20
+_MODES = {"errors", "grad", "inference", "dtype", "device"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a cell ended: what it raised (``ValueError: …``), or None; its own lines; what it printed."""
+
+    error: str | None
+    ename: str | None
+    trace: str
+    output: str
+
+
+def _retired(*args, **kwargs):
+    raise RuntimeError("this function belongs to a test that has ended")
+
+
+class Student(Sharing, Exchange):
+    """The student's process, as the grader sees it.
+
+    Parameters
+    ----------
+    channel : a `nbreferee.rpc.framing.Channel` to a process that runs `nbreferee.rpc.agent.serve`.
+    output_limit : characters of printed text that are kept for each question.
+    folder : the `nbreferee.rpc.files.Shared` that it has in common with this side; None: no files are shared.
+
+    Attributes
+    ----------
+    calls : the last 20 questions, as `nbreferee.rpc.calls.Call`.
+    output : what the student's code printed since this was last set.
+    may_change : whether the student's code may change arrays, lists, … that it is given. If not, a question after which
+        they have changed raises Meddled: a test that computes what it wants from an argument afterwards would compute
+        it from the student's numbers.
+    classes : names that the instructor's own solution binds to classes, or to instances of them; None: not known. A
+        truth value that a method gives counts only if the object is of one of them. Of any other object it would be a
+        verdict on itself, ``tidy(frame).equals(wanted)``, and is refused.
+
+    Examples
+    --------
+    >>> student.deadline = time.monotonic() + 20  # doctest: +SKIP
+    >>> student.cell("def double(x): return 2 * x", "answer").error is None  # doctest: +SKIP
+    True
+    >>> student.value("double")(3)  # doctest: +SKIP
+    6
+    """
+
+    def __init__(self, channel, output_limit: int = 65_536, folder: Shared | None = None):
+        super().__init__(channel, trusted=True)
+        self.share(folder)
+        self.line, self.arguments = Line(channel), Arguments(self)
+        self.output_limit = output_limit
+        self.calls, self.output = [], ""
+        self.may_change, self.classes = False, None
+        self._begun = False
+        self._raised, self._verdict = [], None
+        self._kept = 0  # functions given before the present test
+        self.refused = ""  # what a test asked that is never answered, though it may have caught the error
+        self.echo, self._echoed = False, 0  # whether what is printed over there is printed here too; how much was
+        self.after = None  # called after each question of a test
+
+    # ---- for the grader
+
+    @property
+    def deadline(self):
+        """Value of ``time.monotonic()`` at which any question under way is given up; at first a minute from now."""
+        return self.line.deadline
+
+    @deadline.setter
+    def deadline(self, value):
+        self.line.deadline = value
+
+    @property
+    def lost(self):
+        """(state, reason) if the process is of no use any more, or None."""
+        return self.line.lost
+
+    def cell(self, source: str, name: str) -> Ran:
+        """Run a cell in the student's namespace; magics and ``await`` are allowed.
+
+        Parameters
+        ----------
+        source : code.
+        name : what its lines are called in traces.
+
+        Returns
+        -------
+        how it ended.
+
+        Raises
+        ------
+        StudentLost : the process died, took too long, or sent nonsense.
+        """
+        return self._run("cell", source, name)
+
+    def test(self, source: str, name: str) -> Ran:
+        """Run a *sandboxed* test in the student's own namespace. The answer is the student's process's word, no more.
+
+        Parameters, returns and raises as for `cell`.
+        """
+        return self._run("test", source, name)
+
+    def names(self, wanted) -> set:
+        """Those of the wanted names that the student's namespace has.
+
+        Raises
+        ------
+        StudentLost : as for `cell`.
+        """
+        wanted = sorted(wanted)
+        found = self.ask("names", (wanted,))
+        if type(found) is not list or not all(type(name) is str for name in found):
+            self.out_of_turn()
+        return set(found) & set(wanted)
+
+    def value(self, name: str) -> object:
+        """What the student's namespace holds under a name: a plain value, or a `Proxy`.
+
+        Raises
+        ------
+        StudentError : a NameError: there is no such name.
+        StudentLost : as for `cell`.
+        """
+        found = self.ask("value", (name,), name)
+        return _of(found, "class" if name in (self.classes or ()) else "")
+
+    def values(self, wanted) -> dict:
+        """{name: value} of those of the wanted names that the student's namespace has.
+
+        Raises
+        ------
+        StudentLost : as for `cell`.
+        """
+        there = self.names(wanted) if wanted else ()
+        return {name: self.value(name) for name in wanted if name in there}
+
+    def forget(self):
+        """A test begins: nothing that crossed before can be changed from over there any more."""
+        self.links.clear()
+        self._kept, self.refused, self._echoed = self.registry.last, "", 0
+        self._begun = False
+        if self.folder is not None:
+            self.folder.begin()
+
+    def retire(self):
+        """A test has ended: its functions can be called from over there no more."""
+        self.may_change, self.echo, self.after = False, False, None
+        self.registry.retire(self._kept, _retired)
+        if self.folder is not None:
+            self.folder.end()
+
+    def _run(self, verb, source, name):
+        before, self.output = self.output, ""
+        try:
+            found = self.ask(verb, (source, name))
+            if type(found) is not tuple or len(found) != 3 or not all(type(x) is str for x in found):
+                self.out_of_turn()
+            ename, message, trace = found
+            ename, message, trace = clean(ename, 80), clean(message, MESSAGE), clean(trace, TRACE)
+            error = (f"{ename}: {message}" if message else ename) if ename else None
+            return Ran(error, ename or None, trace, self.output)
+        finally:
+            self.output = (before + self.output)[: self.output_limit]
+
+    # ---- questions
+
+    def question(self, proxy, verb, args=(), kwargs=None):
+        """A question about one object; it is remembered if it is one of the test itself."""
+        label, origin, outermost = proxy._nb_label, proxy._nb_origin, not self.level
+        what = question(label, verb, args, kwargs or {}, self.plugins) if outermost else ""
+        inner = f"{label}.{args[0]}" if verb == "attribute" else f"{label}(…)" if verb == "call" else label
+        try:
+            found = self.ask(verb, (proxy, tuple(args), flat(kwargs or {})), inner)
+            if verb == "call" and origin == "method" and self.classes is not None:
+                refuse_verdict(proxy, found)
+        except BaseException as error:
+            if what:
+                self._note(what, f"{name_of(error)}: {error}")
+            raise
+        if self.after is not None and outermost:
+            self.after()
+        if what and verb not in ("iterate", "next", "enter", "leave") and not isinstance(found, Proxy):
+            self._note(what, described(found, TEXT, self.plugins))
+        elif what and verb == "call":
+            self._note(what, f"an object of type {found._nb_kind}")
+        if verb == "attribute":
+            return _of(found, "own" if origin in ("class", "instance") else "method")
+        return _of(found, "instance" if verb == "call" and origin == "class" else "")
+
+    def _note(self, what, came):
+        self.calls.append(Call(clean(what, TEXT), clean(" ".join(came.split()), TEXT)))
+        del self.calls[:-_CALLS]
+
+    def ask(self, verb, payload, label=""):
+        self.line.check()
+        if not self._begun:
+            self._begun = True
+            self.ask("begin", (self.output_limit,))
+        outermost, asked = not self.level, False
+        if outermost:
+            self._raised, self._verdict = [], None
+        try:
+            found = super().ask(verb, payload, label)
+            asked = True
+            return found
+        except Garbled:
+            self.out_of_turn()
+        except StudentLost:
+            raise
+        except CannotSend as error:
+            self.refused = str(error)
+            raise
+        except BaseException:
+            asked = True
+            raise
+        finally:
+            if outermost:
+                self._judge(asked)
+
+    def _judge(self, asked):
+        """An assertion of the test that failed in a callback has failed, whoever caught it; and so on."""
+        changed = self.arguments.put_back()
+        if asked and self._verdict is not None:
+            raise self._verdict
+        if asked and changed:
+            raise Meddled(Meddled.message)
+
+    def cure(self, kind):
+        """What an answer returns instead of an object of this type, or nothing."""
+        cures = dict(plain.CURES)
+        for plugin in self.plugins:
+            cures |= plugin.cures()
+        return cures.get(kind, "")
+
+    # ---- the conversation
+
+    def out_of_turn(self):
+        """The process has said what makes no sense, and is not listened to any more."""
+        self.line.lose("crashed", TURN)
+
+    def garbled(self, why):
+        self.out_of_turn()
+
+    def broke(self, error):
+        if not isinstance(error, Garbled | StudentLost):
+            with contextlib.suppress(StudentLost):
+                self.line.lose("crashed", "the conversation with the student's process was broken off")
+
+    def post(self, data):
+        self.line.send(data)
+
+    def collect(self):
+        return self.line.receive()
+
+    def hear(self, label=""):
+        try:
+            kind, verb, state, node, unpack = super().hear(label)
+        except (Garbled, StudentLost):
+            raise
+        except Exception as error:
+            raise Garbled(str(error)) from None
+
+        def careful(node):
+            try:
+                return unpack(node)
+            except Garbled:
+                raise
+            except Exception as error:
+                raise Garbled(str(error)) from None
+
+        return kind, verb, state, node, careful
+
+    def heard(self, printed):
+        if not printed:
+            return
+        text = clean(printed, self.output_limit)
+        self.output = (self.output + text)[: self.output_limit]
+        if self.echo and self._echoed < 10 * self.output_limit:
+            self._echoed += len(text)
+            sys.stdout.write(text)
+
+    # ---- what crosses
+
+    def lasting(self, link, value):
+        if link.key % 2 or self.may_change:  # made over there: a model may change its own weights
+            return True
+        self.arguments.touch(link, value)
+        return False
+
+    def changed_here(self, key):
+        self.arguments.changed_here(key)
+
+    def known(self, kind, number, flags, label):
+        if not 0 < number < 2**63:
+            raise Garbled("no number")
+        make = CallableProxy if flags & 1 else Proxy
+        return self.one_proxy(number, lambda: make(self, kind, number, label[:TEXT]))
+
+    def number_of(self, value):
+        return number_of(value, self)
+
+    def outward(self, packer, value):
+        """An object that is no plain value: a library's goes by pickle, a function of the test stays here."""
+        if isinstance(value, Iterator):
+            return self._handle(packer, value, 2)
+        node = pickled(value)
+        if node is not None:
+            return node
+        if callable(value):
+            return self._handle(packer, value, 1)
+        raise CannotSend(
+            f"an object of type {type(value).__name__} cannot be given to the answer, because the test defines it; "
+            "give plain values, functions, or objects of an installed library, or run this test sandboxed"
+        )
+
+    def _handle(self, packer, value, flags):
+        handle = packer.keep(value)
+        name = getattr(value, "__name__", "")
+        return ("h", name if type(name) is str and name.isidentifier() else handle.kind, handle.number, flags)
+
+    # ---- what the student's code may ask
+
+    def serve(self, verb, node, state, unpack):
+        payload, modes = unpack(node), unpack(state)
+        if modes is None:
+            modes = {}
+        if type(payload) is not tuple or type(modes) is not dict or not all(type(key) is str for key in modes):
+            raise Garbled("no question")
+        if not modes.keys() <= _MODES:
+            raise Garbled("no modes")
+        answer = self._answers(verb, payload, node)
+        try:
+            with contextlib.ExitStack() as stack:
+                for plugin in self.plugins:
+                    plugin.applied(modes, stack)
+                found = answer()
+        except (Garbled, StudentLost):
+            raise
+        except StopIteration:
+            found = ()
+        except BaseException as error:
+            self._refer(error)
+            return
+        try:
+            self.say("=", "", found)
+        except CannotSend as error:
+            self._refer(error)
+
+    def _answers(self, verb, payload, node):
+        """What answers a question: a function without arguments."""
+        if verb in ("call", "next"):
+            if len(payload) != 3 or type(node[1]) is not tuple or node[1][0] != "r":
+                raise Garbled("a question about nothing of ours")
+            target, args, kwargs = payload
+            kwargs = unflat(kwargs)
+            if type(args) is not tuple:
+                raise Garbled("no arguments")
+            return (lambda: (next(target),)) if verb == "next" else lambda: target(*args, **kwargs)
+        for plugin in self.plugins:
+            if verb in plugin.verbs:
+                method = plugin.verbs[verb]
+                if len(payload) != method.__code__.co_argcount - 1:
+                    raise Garbled("a question with other parts")
+                return lambda: method(*payload)
+        raise Garbled("a question that is not allowed")
+
+    def _refer(self, error):
+        """Tell the student's code that the test's function raised."""
+        self._raised.append(error)
+        if isinstance(error, AssertionError) or not isinstance(error, Exception):
+            self._verdict = self._verdict or error
+        message = error.message if isinstance(error, StudentError) else str(error)[:MESSAGE]
+        self.say("!", "", (name_of(error), bases(error), message, "", len(self._raised)))
+
+    def failure(self, told):
+        if type(told) is not tuple or len(told) != 5:
+            raise Garbled("no error")
+        ename, names, message, trace, number = told
+        if not all(type(x) is str for x in (ename, message, trace)) or type(number) is not int:
+            raise Garbled("no error")
+        if type(names) is not tuple or len(names) > 50 or not all(type(x) is str and len(x) <= 80 for x in names):
+            raise Garbled("no error")
+        if 0 < number <= len(self._raised):
+            return self._raised[number - 1]
+        return student_error(ename, names, message, trace)
+
+
+def _of(found, origin):
+    """A proxy that knows where it was first had from; a plain value is as it is."""
+    if origin and isinstance(found, Proxy) and not found._nb_origin:
+        object.__setattr__(found, "_nb_origin", origin)
+    return found
