@@ -128,6 +128,28 @@ def test_unchanged_submissions_are_not_run_again(root, tmp_path):
 
 
 @pytest.mark.slow
+def test_what_is_only_shown_differently_is_not_run_again(root, tmp_path):
+    """Prose of the source, a proof: pages are rendered from the result that is there."""
+    log, source, page = tmp_path / "runs", root / "source/toy/toy.ipynb", root / "feedback/ada/toy/toy.html"
+    submit(root, "ada", GOOD | {"proof_text": "One."})
+    submit(root, "bob")
+    (before, _) = grade(root, log=log)
+    submit(root, "ada", GOOD | {"proof_text": "Two."})
+    book = nbformat.read(source, 4)
+    book.cells[0].source += "\n\nA hint that was added."
+    nbformat.write(book, source)
+    (after, other) = grade(root, log=log)
+    assert runs(log) == ["ada", "bob"] and after.cached and other.cached
+    assert after.marks == before.marks and after.messages == before.messages
+    assert "Two." in page.read_text() and "One." not in page.read_text()
+    assert "hint that was added" in (root / "autograded/bob/toy/toy.ipynb").read_text()
+    book.cells[4].source += "\nassert double(1) == 2"
+    nbformat.write(book, source)
+    grade(root, log=log)
+    assert runs(log) == ["ada", "ada", "bob", "bob"]
+
+
+@pytest.mark.slow
 def test_lost_files_and_a_lost_gradebook_come_back(root, tmp_path, prepared):
     log = tmp_path / "runs"
     submit(root, "ada")
@@ -155,6 +177,64 @@ def test_formgrader_takes_everything_for_graded(root):
     assert toyset.formgrader_scores(root) == {"ada": None, "bob": 4.0}
     grade(root, rules=rules)
     assert toyset.formgrader_scores(root) == {"ada": 4.0, "bob": 4.0}
+
+
+def test_a_note_about_the_time_goes_when_the_time_is_corrected(root, tmp_path):
+    rules = late.parse({"zone": "UTC", "assignments": {"toy": {"due": date(2127, 1, 1), "percent": 10}}})
+    log, page = tmp_path / "runs", root / "feedback/ada/toy/toy.html"
+    submit(root, "ada", stamp="noonish")
+    (row,) = grade(root, rules=rules, log=log)
+    assert "which is no time" in " ".join(row.notes) and "which is no time" in page.read_text()
+    submit(root, "ada", stamp="2026-01-05 10:00:00 UTC")
+    (row,) = grade(root, rules=rules, log=log)
+    assert runs(log) == ["ada"] and row.cached
+    assert "no time" not in " ".join(row.notes) and "no time" not in page.read_text()
+
+
+@pytest.mark.slow
+def test_a_notebook_that_gives_no_marks_makes_nobody_wrong(tmp_path):
+    toyset.write(tmp_path)
+    nbformat.write(new_notebook(cells=[new_code_cell("x = 1")]), tmp_path / "source/toy/reading.ipynb")
+    submit(tmp_path, "ada")
+    submit(tmp_path, "bob")
+    nbformat.write(new_notebook(cells=[new_code_cell("x = 2")]), tmp_path / "submitted/bob/toy/reading.ipynb")
+    (tmp_path / "submitted/cut/toy").mkdir(parents=True)
+    rows = grade(tmp_path)
+    assert [(row.student, row.notebook, row.state) for row in rows] == [
+        ("ada", "toy", "graded"),
+        ("bob", "toy", "graded"),
+        ("cut", "toy", "missing"),
+    ]
+    assert rows[1].notes == rows[0].notes and needs_eye(rows) == rows[2:]
+
+
+def test_a_changed_file_beside_the_notebook_grades_anew_and_copies_of_it_are_not_asked_for(root, tmp_path):
+    log, data = tmp_path / "runs", root / "source/toy/data/table.csv"
+    for folder_of in (data.parent, root / "submitted/ada/toy/data"):
+        folder_of.mkdir(parents=True)
+        (folder_of / "table.csv").write_text("1")
+    submit(root, "ada")
+    assert folder(root).policy("toy").beside == str(root / "source/toy")
+    for _ in range(2):
+        (row,) = grade(root, log=log)
+    assert runs(log) == ["ada"] and not any("left behind" in note for note in row.notes)
+    data.write_text("2")
+    grade(root, log=log)
+    assert runs(log) == ["ada", "ada"]
+    data.rename(data.with_name("other.csv"))
+    assert any("table.csv" in note for note in grade(root, log=log)[0].notes) and len(runs(log)) == 3
+
+
+@pytest.mark.slow
+def test_a_proof_that_equals_the_model_answer_waits_for_the_marker(tmp_path):
+    made = toyset.notebook()
+    made.cells[-1].source = "By distributivity."  # without marks, nbgrader replaces the whole cell
+    toyset.write(tmp_path, made=made)
+    submit(tmp_path, "ada", GOOD | {"proof_text": "By distributivity."})
+    submit(tmp_path, "eve", GOOD | {"proof_text": "YOUR ANSWER HERE"})
+    got = by_student(grade(tmp_path))
+    assert got["ada"].waits == {"proof_text": 2.0} and got["eve"].waits == {}
+    assert got["ada"].marks["proof"] is None and got["eve"].marks["proof"] == 0.0
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from nbreferee.judge.job import RunLimits, plan
 from nbreferee.judge.results import Result, TestResult
 from nbreferee.workers.message import Reply
 from tests.nbreferee import toyset
-from tests.nbreferee.toycourse import DOUBLE, SQUARE
+from tests.nbreferee.toycourse import DOUBLE, SQUARE, reply
 
 
 def test_the_store_keeps_and_forgets(tmp_path):
@@ -26,6 +26,14 @@ def test_the_store_keeps_and_forgets(tmp_path):
         assert (store.get("k1"), store.get("k2"), store.get("k3")) == (None, two, one)
         assert store.published("toy", "toy") == {"ada": Published("k2", {"proof": "d"}, "x")}
         assert store.published("toy", "other") == {}
+
+
+def test_a_run_is_found_for_its_student_alone(tmp_path):
+    with Store(tmp_path / "results.db") as store:
+        store.put("run.page", "ada", "toy", reply())
+        assert store.ran("run.other", "ada", "toy") == reply().result
+        assert store.ran("run.other", "bob", "toy") is None is store.ran("run.other", "ada", "set2")
+        assert store.ran("ru.page", "ada", "toy") is None and store.get("run.other") is None
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "overwritten"])
@@ -99,3 +107,9 @@ def test_a_key_depends_on_all_that_a_result_depends_on():
         key_of(plan(template, Answers({"double_answer": SQUARE}, (), (), ())), template, answers, "e"),
     }
     assert len(keys) == 8
+    run = {
+        key.partition(".")[0]
+        for key in (base, key_of(job, other, answers, "e", "title"), key_of(job, template, text, "e"))
+    }
+    assert len(run) == 1  # what is only shown differently is the same run
+    assert len({key.partition(".")[0] for key in keys}) == 4

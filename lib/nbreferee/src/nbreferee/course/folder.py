@@ -6,9 +6,10 @@ import os
 import re
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..walls.sandbox import Policy, given
 from .entries import Bookless, GradebookError, has_nbgrader, require_nbgrader
 from .files import BatchError, in_words, put, reading, writing
 from .settings import Settings, load
@@ -95,6 +96,11 @@ class CourseFolder:
             there = ", ".join(self.assignments()) or "none"
             raise BatchError(f"there is no assignment {name} in {self.folder('source').name}/; there are: {there}")
         return found
+
+    def policy(self, name: str) -> Policy:
+        """What answers to an assignment may use: what the settings say, and the files beside its notebooks."""
+        folder = str(self.folder("source") / name)
+        return replace(self.settings.policy, beside=folder if given(folder) else "")
 
     def prepare(self, name: str) -> Path:
         """Put an assignment into the gradebook, as ``nbgrader generate_assignment`` does.

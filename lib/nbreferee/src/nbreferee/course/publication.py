@@ -120,7 +120,7 @@ class Publication:
         stale, records = [], {}
         for item, entry in zip(items, written, strict=True):
             item.marked(entry)
-            extra = {} if item.refusal else _extra(entry)
+            extra = {} if item.refusal else _extra(entry, item.doubt)
             shows = digest(json.dumps(extra, sort_keys=True)) if extra else ""
             records.setdefault(item.found.name, {})[item.found.student] = Published(item.key, item.texts, item.page)
             if item.refusal is None and item.page != shows:
@@ -140,9 +140,12 @@ class Publication:
         self._record(item, Published(item.key, item.texts, item.page))
 
 
-def _extra(written):
-    """What a person decided, for the page; a mark that waits to be confirmed is not shown."""
-    extra = {}
+def _extra(written, doubt):
+    """What the page shows besides the result: what a person decided, and the time, which may be corrected later.
+
+    A mark that waits to be confirmed is not shown.
+    """
+    extra = {"notes": [doubt]} if doubt else {}
     for name in written.marks:
         if name not in written.waiting:
             extra.setdefault(name, {})["score"] = written.scores[name]

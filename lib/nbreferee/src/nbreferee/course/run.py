@@ -63,8 +63,8 @@ def grade_assignment(
     ----------
     course : where.
     name : the assignment.
-    pool : `nbreferee.workers.pool.Local` or `nbreferee.workers.cluster.Cluster`, which stays open; None: one on this
-        machine.
+    pool : `nbreferee.workers.pool.Local` or `nbreferee.workers.cluster.Cluster`, which stays open, with zygotes of
+        `CourseFolder.policy`; None: one on this machine.
     workers : how many submissions at a time.
     force : run all again, also what is unchanged.
     progress : called as ``progress(done, total, row)`` when a row is complete.
@@ -88,14 +88,14 @@ def grade_assignment(
         store = stack.enter_context(Store(course.state / "results.db"))
         reader = Reader(course, name, rules, title or name)
         if pool is None:
-            pool = stack.enter_context(_local(course.settings, workers))
+            pool = stack.enter_context(_local(course, name, workers))
         return Round(reader, store, Publication(reader, store, writer, force), pool, force, progress).run()
 
 
-def _local(settings, workers):
+def _local(course, name, workers):
     from ..walls.supervisor import Zygote
 
-    return Local(partial(Zygote, preload=settings.preload, policy=settings.policy), workers)
+    return Local(partial(Zygote, preload=course.settings.preload, policy=course.policy(name)), workers)
 
 
 class Round:
@@ -151,21 +151,23 @@ class Round:
         except Exception as error:  # whatever a stranger's file does to a parser, the others go on
             return self.broken(item, f"The grader failed, no mark was given: {in_words(error)}.")
         reply = None if self.force else self.store.get(item.key)
-        if reply is not None and {test.name: test.worth for test in reply.result.tests} == item.job.points:
+        if reply is not None and _fits(reply.result, item):
             item.row.cached = True
             return self.publish(item, reply)
-        self.send(item)
+        result = None if self.force else self.store.ran(item.key, item.found.student, self.reader.name)
+        item.row.cached = result is not None and _fits(result, item)  # then it is only rendered anew
+        self.send(item, result=result if item.row.cached else None)
 
-    def send(self, item, **shown):
-        """Hand a submission to the pool; with what is to be shown besides its result it is only rendered."""
+    def send(self, item, *, page=False, **more):
+        """Hand a submission to the pool, or its result, of which notebook and page are rendered, or the page alone."""
         try:
-            message = write_request(self.reader.request(item, **shown))
+            message = write_request(self.reader.request(item, **more))
         except MessageError as error:
-            if shown:
+            if page:
                 return self.unrendered(item, error)
             cure = "move long data out of its cells, delete what is not needed, save and submit again"
             return self.refuse(item, Refused("too-large", f"{item.found.name}.ipynb is too large; {cure}."))
-        self.flying[self.pool.submit(message, item.job.limits.total_s)] = (item, bool(shown))
+        self.flying[self.pool.submit(message, item.job.limits.total_s)] = (item, page)
 
     def reap(self, most):
         """Take what has been graded, and wait while more than so many are under way."""
@@ -183,14 +185,14 @@ class Round:
             self.reap(most=len(self.flying) - 1)
 
     def land(self, future):
-        item, render = self.flying.pop(future)
+        item, page = self.flying.pop(future)
         try:
             reply = read_reply(future.result(timeout=0), item.job)
         except (GraderFailed, MessageError) as error:
-            if render:
+            if page:
                 return self.unrendered(item, error)
             return self.broken(item, f"The grader failed, no mark was given: {error}.")
-        if render:
+        if page:
             return self.public.put_page(item, reply.feedback)
         for test in reply.result.tests:
             if test.state == "broken":
@@ -227,7 +229,7 @@ class Round:
         """Make public what has gathered, and let the pool render the pages that show what a person decided."""
         items, stale = self.public.flush()
         for item, extra in stale:
-            self.send(item, extra=extra, result=item.reply.result)
+            self.send(item, page=True, extra=extra, result=item.reply.result)
         for item in items:
             item.reply = None  # a class of a thousand is not kept in memory
             self.done(item)
@@ -235,3 +237,8 @@ class Round:
     def done(self, item):
         self.rows.append(item.row)
         self.progress(len(self.rows), self.total, item.row)
+
+
+def _fits(result, item):
+    """Whether a result that was kept is about the tests as they are, each worth what it is worth."""
+    return {test.name: test.worth for test in result.tests} == item.job.points

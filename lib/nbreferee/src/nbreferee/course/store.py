@@ -9,7 +9,7 @@ import hashlib
 import json
 import sqlite3
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,6 +158,19 @@ class Store:
         except (ResultError, zlib.error, UnicodeDecodeError, TypeError):
             return None
 
+    def ran(self, key: str, student: str, assignment: str) -> Result | None:
+        """A student's result of the same run, whatever its pages showed; see `key_of`.
+
+        Raises
+        ------
+        StoreError : the file is damaged or locked.
+        """
+        query = "SELECT result FROM result WHERE assignment=? AND student=? AND key GLOB ? LIMIT 1"
+        with self._plainly():
+            row = self._db.execute(query, (assignment, student, f"{key.partition('.')[0]}.*")).fetchone()
+        with suppress(ResultError):
+            return row and Result.from_json(row[0])
+
     def put(self, key: str, student: str, assignment: str, reply: Reply) -> None:
         """Keep a reply; it is on the disk when this returns.
 
@@ -199,21 +212,26 @@ class Store:
             )
 
 
-def key_of(job: Job, template: nbformat.NotebookNode | str, answers: Answers, environment: str) -> str:
-    """What a result depends on, as one digest: what is run, under which limits, what is rendered, in which environment.
+def key_of(job: Job, template: nbformat.NotebookNode | str, answers: Answers, environment: str, title="") -> str:
+    """What a result and its pages depend on: a digest of what is run, a dot, a digest of what is rendered besides.
 
     Parameters
     ----------
     job : steps and limits.
     template : the instructor's notebook, or its JSON.
     answers : what the student contributed, texts that are not run included.
-    environment : see `nbreferee.workers.fingerprint`.
+    environment : in which it is run; see `nbreferee.workers.fingerprint`.
+    title : of the page.
     """
     own = [[each.source, each.place, each.before, each.kind] for each in answers.own]
     parts = [dict(answers.cells), own, list(answers.unanswered), list(answers.notes), answers.pictures]
-    digest = hashlib.sha256()
     template = template if isinstance(template, str) else nbformat.writes(template)
-    for text in (environment, job.to_json(), template, json.dumps(parts)):
+    return f"{_digest(environment, job.to_json())}.{_digest(title, template, json.dumps(parts))}"
+
+
+def _digest(*texts):
+    digest = hashlib.sha256()
+    for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data) + data)
     return digest.hexdigest()

@@ -7,6 +7,7 @@ from ..intake import gate
 from ..intake.answers import Answers, answers
 from ..intake.notebook import Refused
 from ..judge.job import Job, plan
+from ..walls.sandbox import given
 from ..workers.fingerprint import contents, fingerprint
 from ..workers.message import Reply, Request
 from . import late
@@ -34,6 +35,7 @@ class Submission:
     timestamp : what nbgrader has for it: timestamp.txt, or nothing.
     moment : when it came, for the deadline: the time of the file if need be.
     by_file : the sentence that says so, if the moment is the time of the file.
+    doubt : a sentence about its time, if somebody should see it; it is no part of what is kept under the key.
     reply, refusal : what came out.
     page : digest of what the page on the disk shows besides the result.
     """
@@ -48,6 +50,7 @@ class Submission:
     timestamp: object = None
     moment: object = None
     by_file: str = ""
+    doubt: str = ""
     reply: Reply | None = None
     refusal: Refused | None = None
     page: str = ""
@@ -67,6 +70,8 @@ class Submission:
         left = self.template.unanswered(self.answers)
         nothing = bool(left) and len(left) == len(self.template.solutions)
         notes = [*_stopped(result, left), *self.answers.notes]
+        if self.doubt:
+            notes.append(self.doubt)
         if left:
             notes.append("Nothing was answered." if nothing else f"Not answered: {', '.join(left)}.")
         self.say("unanswered" if nothing else "graded", notes)
@@ -115,8 +120,10 @@ class Reader:
         self.templates = {book: Template(path) for book, path in course.notebooks(name).items()}
         self.wanted = {book for book, template in self.templates.items() if template.graded} or set(self.templates)
         settings = course.settings
-        here, readable = fingerprint(tuple(settings.packages)), contents(settings.policy.readable)
-        self.environment = f"{here} {settings.preload} {settings.policy} {readable} {title}"
+        files = given(course.policy(name).beside)
+        self.given = {name for name, _ in files}
+        here, read = fingerprint(tuple(settings.packages)), contents(settings.policy.readable, files)
+        self.environment = f"{here} {settings.preload} {settings.policy} {read}"
 
     def founds(self) -> list:
         """What lies in submitted/, for each notebook that gives marks.
@@ -129,7 +136,7 @@ class Reader:
         if not folder.is_dir():
             return []
         try:
-            founds = gate.collect(folder, self.name, names=books)
+            founds = gate.collect(folder, self.name, names=books, given=self.given)
         except Refused as refusal:
             raise BatchError(str(refusal)) from None
         out = []
@@ -158,8 +165,8 @@ class Reader:
         taken = answers(admitted.notebook, template.notebook, **stubs)
         notes = dict.fromkeys((*item.found.notes, *admitted.notes, *taken.notes))
         item.answers = replace(taken, notes=tuple(notes))
-        item.job = plan(template.notebook, item.answers, settings.limits)
-        item.key = key_of(item.job, template.text, item.answers, self.environment)
+        item.job = plan(template.notebook, item.answers, settings.limits, settings.packages)
+        item.key = key_of(item.job, template.text, item.answers, self.environment, self.heading(item))
         item.texts = template.digests(item.answers, admitted.digest[:24])
         self._times(item)
 
@@ -170,15 +177,16 @@ class Reader:
         item.timestamp = late.timestamp(folder)
         if self.rules is None:
             return
+        due = self.rules.due(found.student, self.name)
         try:
-            moment, source = late.submitted_at(folder, zone=self.rules.zone)
+            moment, source = late.submitted_at(folder, zone=self.rules.zone, due=due)
         except Refused:
             return
         item.moment = moment.replace(tzinfo=None)
         if not source.startswith(late.CLAIMED):
             item.by_file = source
-        if item.timestamp is None and os.path.lexists(folder / "timestamp.txt"):
-            item.answers = replace(item.answers, notes=(*item.answers.notes, source))
+        unread = item.timestamp is None and os.path.lexists(folder / "timestamp.txt")
+        item.doubt = source if unread or late.doubtful(source) else ""
 
     def request(self, item: Submission, **more) -> Request:
         """What a grading process is asked about a submission."""

@@ -360,7 +360,7 @@ def _held(many):
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _look(folder, names, limits):
+def _look(folder, names, given, limits):
     """{name: (parts or None, notes, refusal)} for one student's assignment folder."""
     seen = [0]
     files = list(_walk(folder, limits, seen))
@@ -386,7 +386,7 @@ def _look(folder, names, limits):
                 notes.append(f"{wanted}.ipynb was taken and {_held(twins)} left aside; remove what is not meant.")
             out[wanted] = parts, notes, None
             taken |= {parts, *twins}
-    left = [parts for parts, _ in files if parts not in taken]
+    left = [parts for parts, _ in files if parts not in taken and "/".join(parts) not in given]
     shadows = [parts for parts in left if parts[-1].lower().endswith(MODULES)]
     left = [parts for parts in left if parts not in shadows]
     aside = []
@@ -404,7 +404,7 @@ def _look(folder, names, limits):
     return out
 
 
-def collect(folder: Path | str, assignment: str, *, names=None, limits: ReadLimits = DEFAULT) -> list[Found]:
+def collect(folder: Path | str, assignment: str, *, names=None, given=(), limits: ReadLimits = DEFAULT) -> list[Found]:
     """List who submitted an assignment, in nbgrader's layout ``<folder>/<student>/<assignment>/<name>.ipynb``.
 
     One odd folder never stops the others: it becomes a Found with a refusal. A student without a folder for the
@@ -416,6 +416,8 @@ def collect(folder: Path | str, assignment: str, *, names=None, limits: ReadLimi
     folder : the submissions' root, which may itself be reached over a symbolic link.
     assignment : the assignment's name.
     names : the names of its notebooks, without ending; None: one, named as the assignment.
+    given : relative paths of the files that were handed out with the notebooks: they are not asked for again, and the
+        instructor's count.
     limits : how many files of a folder are looked at.
 
     Returns
@@ -492,7 +494,7 @@ def collect(folder: Path | str, assignment: str, *, names=None, limits: ReadLimi
                         place = alike[0][0]
                         notes.append(f"The folder {_held(alike)} was taken; rename it {assignment}.")
                     with mine.inner(place) as work:
-                        seen = _look(work, names, limits)
+                        seen = _look(work, names, given, limits)
             except Refused as refusal:
                 refuse(student, refusal)
                 continue

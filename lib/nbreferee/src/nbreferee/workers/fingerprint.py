@@ -24,26 +24,35 @@ def _files(digest, place):
     place = Path(place)
     for file in sorted(place.rglob("*")) if place.is_dir() else [place]:
         if file.suffix not in (".pyc", ".so") and "__pycache__" not in file.parts and file.is_file():
-            digest.update(f"{file.relative_to(place)}\0".encode("utf-8", "surrogateescape"))
-            with file.open("rb") as data:
-                digest.update(hashlib.file_digest(data, "sha256").digest())
+            _file(digest, file.relative_to(place), file)
 
 
-def contents(folders: Iterable) -> str:
-    """All files in some folders, as a digest: what answers read there decides what they are worth.
+def _file(digest, name, path):
+    digest.update(f"{name}\0".encode("utf-8", "surrogateescape"))
+    with path.open("rb") as data:
+        digest.update(hashlib.file_digest(data, "sha256").digest())
+
+
+def contents(folders: Iterable, files: Iterable = ()) -> str:
+    """What answers read decides what they are worth: all of it, as a digest.
+
+    Parameters
+    ----------
+    folders : with all files in them.
+    files : (name, path) of single ones; see `nbreferee.walls.sandbox.given`.
 
     Raises
     ------
     FingerprintError : a file cannot be read.
     """
     digest = hashlib.sha256()
-    for folder in folders:
-        try:
+    try:
+        for folder in folders:
             _files(digest, folder)
-        except OSError as error:
-            raise FingerprintError(
-                f"{error.filename} cannot be read ({error.strerror}); check its permissions"
-            ) from None
+        for name, path in files:
+            _file(digest, name, Path(path))
+    except OSError as error:
+        raise FingerprintError(f"{error.filename} cannot be read ({error.strerror}); check its permissions") from None
     return digest.hexdigest()
 
 
