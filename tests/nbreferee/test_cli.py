@@ -10,7 +10,7 @@ from nbreferee.course.folder import reason
 from nbreferee.course.run import BatchError, CourseFolder
 from nbreferee.workers.pool import Local
 from tests.nbreferee.fake_zygote import FakeZygote
-from tests.nbreferee.toycourse import gradebook, submit
+from tests.nbreferee.toycourse import GOOD, gradebook, submit
 
 pytestmark = pytest.mark.usefixtures("one_environment")
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("one_environment")
 @pytest.fixture
 def command(root, monkeypatch, capsys):
     """nbreferee itself, with a pool that needs no walls: (exit code, stdout, lines of stderr)."""
-    monkeypatch.setattr(cli, "_pool", lambda course, options: Local(partial(FakeZygote, None), 2, grace_s=1.0))
+    monkeypatch.setattr(cli, "_pool", lambda course, options, policy: Local(partial(FakeZygote, None), 2, grace_s=1.0))
 
     def run(*arguments):
         try:
@@ -48,6 +48,36 @@ def test_a_run_ends_with_who_has_a_mark_and_no_submission(root, command):
     shutil.rmtree(root / "submitted/bob")
     code, out, _ = command("grade")
     assert code == 0 and "no longer in " in out and "submitted/: bob; the gradebook keeps these marks." in out
+
+
+def test_the_summary_and_the_exit_code_say_what_is_to_be_done(root, command):
+    assert command("grade")[0] == 0
+    submit(root, "ada")
+    assert command("grade")[0] == 0
+    submit(root, "bob", text="PK\x03\x04")
+    code, out, err = command("grade")
+    assert code == 1 and not err and "1 want your eye: bob (compressed). The reason beside each says what to do" in out
+    assert "unpack it and submit the notebook itself" in out
+    for word in ("--nonsense", "check --asignment"):
+        assert command(*word.split())[0] == 2
+
+
+def test_help_names_the_cures(command):
+    for words in (("--help",), ("check", "--help"), ("migrate", "--help")):
+        code, out, _ = command(*words)
+        assert code == 0
+        for cure in ('"run": "sandboxed"', '"asks"', '"changes": true', '"needs"', "readable =", "nbreferee migrate"):
+            assert cure in out, cure
+    assert "Exit codes: 0 all is done; 1 " in command("--help")[1]
+
+
+def test_an_export_says_who_waits_for_a_mark(root, command, tmp_path):
+    submit(root, "ada", GOOD | {"proof_text": "By distributivity."})
+    submit(root, "bob")
+    command("grade")
+    for form, more in (("csv", ()), ("long", ()), ("moodle-import", ("--by", "id")), ("csv", ("--waiting", "points"))):
+        code, out, _ = command("export", form, str(tmp_path / "marks.csv"), *more)
+        assert code == 0 and "toy: 1 wait for marks by hand: ada; mark them in formgrader" in out
 
 
 def test_one_set_that_cannot_be_graded_does_not_stop_the_next(root, command, monkeypatch):

@@ -10,46 +10,49 @@ from functools import partial
 from pathlib import Path
 
 from .course.entries import GradebookError
-from .course.late import DeadlinesError
 from .course.run import BatchError, CourseFolder, Stopped, grade_assignment, needs_eye, read_source, writing
-from .course.settings import SettingsError
-from .course.store import StoreError
+from .errors import NbrefereeError
 from .export.marks import ExportError, handed_in, roster
 from .intake.notebook import Refused, shown
-from .judge.job import JobError
+from .pages.tables import TableError
 from .walls.sandbox import SandboxError, abilities
-from .walls.supervisor import ZygoteError
-from .workers.pool import GraderFailed, Local, PoolError
+from .workers.pool import Local, PoolError
 
 __all__ = ["main"]
 
 DEADLINES = "deadlines.toml"
-FAULTS = (
-    BatchError,
-    DeadlinesError,
-    ExportError,
-    GradebookError,
-    GraderFailed,
-    JobError,
-    PoolError,
-    Refused,
-    SandboxError,
-    SettingsError,
-    StoreError,
-    ZygoteError,
-)
 ABOUT = """\
 Grade the notebooks of strangers. The tests run in a process that the student's code cannot reach.
 
   nbreferee doctor                        what this machine can isolate, and what is missing
+  nbreferee migrate set2                  what a course of plain nbgrader has to add, as a diff
   nbreferee check set2                    the reference must earn everything, the untouched version nothing
   nbreferee grade --assignment set2       grade what lies in submitted/<student>/set2/
   nbreferee export csv marks.csv          marks of all assignments; also long, canvas, moodle, moodle-import
   nbreferee similar set2                  pairs of submissions that share code, as a hint
 
 A course is a folder as nbgrader lays it out: source/, submitted/, autograded/, feedback/, nbgrader_config.py. It may
-hold nbreferee.toml (time, memory, what to import) and deadlines.toml (due dates, penalties, extensions) as well.
-Exit codes: 0 all is well, 1 something wants your eye, 2 it could not be done; the last line says why.
+hold nbreferee.toml (time, memory, what to import) and deadlines.toml (due dates, penalties, extensions) as well. Files
+beside a source notebook, such as data/table.csv, lie beside answers and tests too, to be read.
+Exit codes: 0 all is done; 1 it is done, and something wants your eye; 2 it could not be done, or not for every
+assignment; 130 and 141 it was stopped. The last lines say what to do.
+"""
+CURES = """\
+What a test cannot do by itself, the source says, in the metadata of the cell, {"nbreferee": {…}}:
+
+  "changes": true        of a test: the answer may change the arguments that it is given, as one that sorts in place
+  "asks": ["name"]       of an answer: more names, besides those that the reference binds, that tests take from it
+  "run": "sandboxed"     of a test: it runs in the student's own process, as with nbgrader, for what cannot be split
+                         (plots, mocks, isinstance of classes of the student's, source code); such points can be forged
+  "needs": ["test"]      of a sandboxed test: it counts nothing unless these split tests pass
+
+and nbreferee.toml beside source/ says what concerns the course:
+
+  preload = ["pandas"]           what is imported beforehand
+  [sandbox]
+  readable = ["data"]            folders that all answers and tests may read, relative to that file
+
+nbreferee migrate proposes the least of it with which the reference of each test passes.
 """
 
 
@@ -58,7 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     Returns
     -------
-    0, 1 if something wants the instructor's eye, 2 if the command could not be done.
+    0; 1 if something wants the instructor's eye; 2 if the command could not be done, or not for every assignment; 130
+    or 141 if it was stopped.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -71,15 +75,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except FAULTS as error:
+        return 141
+    except NbrefereeError as error:
         print(f"nbreferee: {error}", file=sys.stderr)
         return 2
 
 
 def _parser():
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="nbreferee", description=ABOUT, formatter_class=raw)
+    parser = argparse.ArgumentParser(prog="nbreferee", description=ABOUT, epilog=CURES, formatter_class=raw)
     commands = parser.add_subparsers(required=True, metavar="command")
 
     def command(name, function, text, **more):
@@ -110,9 +114,15 @@ def _parser():
     for name, what in (("ca", "the authority that signed"), ("cert", "our certificate"), ("key", "its key")):
         grade.add_argument(f"--tls-{name}", type=Path, metavar="PEM", help=f"{what}; with --scheduler")
 
-    check = command("check", _check, "grade the reference and the untouched version: everything, and nothing")
+    cures = {"epilog": CURES, "formatter_class": raw}
+    check = command("check", _check, "grade the reference and the untouched version: everything, and nothing", **cures)
     which(check)
     machine(check)
+
+    migrate = command("migrate", _migrate, "propose what a course of plain nbgrader has to add", **cures)
+    which(migrate)
+    machine(migrate)
+    migrate.add_argument("--write", action="store_true", help="write it into source/ (default: show it as a diff)")
 
     doctor = command("doctor", _doctor, "say what this machine can isolate and what is missing")
     doctor.add_argument("--db", default="", metavar="URL", help="the gradebook (default: what nbgrader_config.py says)")
@@ -162,14 +172,27 @@ def _chosen(course, options):
     return names or there
 
 
-def _zygote(course, options):
+@contextlib.contextmanager
+def _pools(course, options):
+    """A function that gives an assignment's pool; assignments beside whose notebooks nothing lies share one."""
+    with contextlib.ExitStack() as running:
+        made = {}
+
+        def of(name):
+            policy = course.policy(name)
+            if policy not in made:
+                running.close()
+                made.clear()
+                made[policy] = running.enter_context(_pool(course, options, policy))
+            return made[policy]
+
+        yield of
+
+
+def _pool(course, options, policy):
     from .walls.supervisor import Zygote
 
-    settings = course.settings
-    return partial(Zygote, preload=settings.preload, policy=settings.policy, unsafe=options.unsafe)
-
-
-def _pool(course, options):
+    make = partial(Zygote, preload=course.settings.preload, policy=policy, unsafe=options.unsafe)
     if getattr(options, "scheduler", None):
         from .workers.cluster import Cluster
 
@@ -177,11 +200,11 @@ def _pool(course, options):
         if missing:
             raise PoolError(f"--scheduler wants --tls-{missing[0]} too: a cluster trusts whoever can reach it")
         tls = {f"tls_{name}": getattr(options, f"tls_{name}") for name in ("ca", "cert", "key")}
-        return Cluster(options.scheduler, _zygote(course, options), packages=course.settings.packages, **tls)
+        return Cluster(options.scheduler, make, packages=course.settings.packages, **tls)
     if not options.unsafe and (lacks := abilities().lacks):
         end = "; or pass --unsafe if you trust every submission as yourself."
         raise SandboxError(f"submissions are run behind walls, and this machine cannot build them: {lacks}{end}")
-    return Local(_zygote(course, options), options.workers)
+    return Local(make, options.workers)
 
 
 def _course(options):
@@ -203,15 +226,15 @@ def _grade(options):
     names, rules, attention, graded, faults = _chosen(course, options), _rules(course), False, 0, []
     for sentence in rules.check(_students(course), course.assignments(), names) if rules else ():
         print(sentence, file=sys.stderr)
-    with _pool(course, options) as pool:
+    with _pools(course, options) as pool:
         for name in names:
-            began = time.monotonic()
+            began, how = time.monotonic(), {"force": options.force, "rules": rules}
             try:
                 with _Bar(name) as bar:
-                    rows = grade_assignment(course, name, pool=pool, force=options.force, progress=bar, rules=rules)
+                    rows = grade_assignment(course, name, pool=pool(name), progress=bar, **how)
                 if rows:
                     _report(course, name, rows, time.monotonic() - began)
-            except (BatchError, ExportError, GradebookError) as fault:  # of this set; the others can do without it
+            except (BatchError, ExportError, GradebookError, TableError) as fault:  # of this set; the others go on
                 faults.append(fault)
                 continue
             graded += len(rows)
@@ -244,8 +267,9 @@ def _report(course, name, rows, seconds):
         )
     if odd := needs_eye(rows):
         named = [f"{row.student or '?'} ({row.state})" for row in odd]
-        print(f"{len(odd)} want your eye: {_some(named)}")
-    if gone := sorted(set(handed_in(course.gradebook, name)) - {row.student for row in rows}):
+        cure = "The reason beside each says what to do; then give the command again."
+        print(f"{len(odd)} want your eye: {_some(named)}. {cure}")
+    if gone := sorted(set(_known(handed_in, course, name)) - {row.student for row in rows}):
         where = _near(course.folder("submitted"))
         print(f"Marked earlier, and no longer in {where}/: {_some(gone)}; the gradebook keeps these marks.")
     print(f"Marks: {_near(reports / name)}.csv; feedback: {_near(course.folder('feedback'))}/<student>/{name}/")
@@ -272,10 +296,16 @@ def _near(path):
 
 def _students(course):
     """Who has handed in, and who stands in the gradebook, if there is one yet."""
-    folder, known = course.folder("submitted"), set()
-    with contextlib.suppress(ExportError):
-        known.update(roster(course.gradebook))
+    folder, known = course.folder("submitted"), set(_known(roster, course))
     return sorted(known.union(path.name for path in folder.iterdir()) if folder.is_dir() else known)
+
+
+def _known(ask, course, *about):
+    """What the gradebook says, if there is one that can be read."""
+    try:
+        return ask(course.gradebook, *about)
+    except (ExportError, GradebookError):
+        return []
 
 
 class _Bar:
@@ -305,11 +335,11 @@ def _check(options):
 
     course, failed = _course(options), False
     options.unsafe = options.unsafe or not abilities()  # what is run here is the instructor's own
-    with _pool(course, options) as pool:
+    with _pools(course, options) as pool:
         for name in _chosen(course, options):
             for book, path in course.notebooks(name).items():
                 source = read_source(path)
-                wrong = check_marks(source, course.settings, pool.run)
+                wrong = check_marks(source, course.settings, pool(name).run)
                 for sentence in wrong:
                     print(f"{name}: {sentence}")
                 failed = failed or bool(wrong)
@@ -318,6 +348,16 @@ def _check(options):
                 if not wrong:
                     print(f"{name}: {book} is sound: the reference earns all, the untouched version nothing ({how})")
     return int(failed)
+
+
+def _migrate(options):
+    from .course.migrate import migrate
+
+    course = _course(options)
+    options.unsafe = options.unsafe or not abilities()  # what is run here is the instructor's own
+    with _pools(course, options) as pool:
+        pools = lambda name: contextlib.nullcontext(pool(name))  # noqa: E731
+        return migrate(course, _chosen(course, options), pools, write=options.write)
 
 
 def _doctor(options):
