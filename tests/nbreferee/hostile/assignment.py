@@ -156,6 +156,7 @@ assert_allclose(mean.value, 3.0, err_msg="the mean of 1, 2 and 6 is 3")
         1,
         """x = torch.tensor([0.0, 1.0, -2.0])
 want = torch.tensor([0.0, 0.73105858, -0.23840584])
+assert gate(x).shape == (3,), "gate keeps the shape"
 assert torch.allclose(gate(x), want, atol=1e-5), "gate(x) is x sigmoid(x)"
 """,
     ),
@@ -191,6 +192,9 @@ assert (x == [-1.0, 1.0]).all(), "centre changes its argument"
 """,
     ),
 }
+
+# The canary among the inputs, as an answer can spell it: digits, axes of a shape (a digit and one), a line's number.
+SPELLED = ("7351926", "8, 4, 6, 2, 10", "0.73519", "→  737", "73519264-")
 
 FULL = {name: points for name, (_, points, _) in TESTS.items()}
 NONE = dict.fromkeys(FULL, 0)

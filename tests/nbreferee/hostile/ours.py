@@ -1,5 +1,6 @@
 """What `nbreferee` makes of the corpus, all of it in one batch, and what must hold afterwards."""
 
+import html
 import os
 import socket
 import threading
@@ -13,7 +14,7 @@ import psutil
 
 from nbreferee.intake.notebook import shown
 
-from .assignment import CANARIES, CELL_S, FULL, NAME, TEXT_POINTS, bystander, source
+from .assignment import CANARIES, CELL_S, FULL, NAME, SPELLED, TEXT_POINTS, bystander, source
 from .submissions import corpus
 
 HONEST = ("abel", "mira", "zoe")
@@ -256,6 +257,7 @@ def faults_of_secrets(graded):
         told = "\n".join(_texts(result)) if result else ""
         own = {"other"} if student in (*HONEST, "links-hard-to-another-student") else set()
         found = {f"page: {name}" for name, word in CANARIES.items() if word in page and name not in own}
+        found |= {f"page: spelled {text}" for text in SPELLED if text in html.unescape(page)}
         # The instructor may see hidden inputs, but of those students only whose own functions were called with them.
         own |= {"input"} if "hidden-inputs" in student else set()
         found |= {f"result: {name}" for name, word in CANARIES.items() if word in told and name not in own}

@@ -442,3 +442,164 @@ def redirects_its_output(s):
 def deletes_everything(s):
     """Clears its own namespace with %reset, then answers again."""
     s.own("%reset -f\nimport numpy as np\nimport torch", after="setup")
+
+
+# What nbclient runs in the first lines of many notebooks; the answers depend on what follows in the same cell.
+
+
+def _head(s, line):
+    s.own(f"{line}\nepsilon = 0.0\n")
+    s.put("softmax", RIGHT["softmax"].replace("e / e.sum", "epsilon + e / e.sum"))
+
+
+@submission(ACCIDENT)
+def begins_with_matplotlib_inline(s):
+    """Begins with %matplotlib inline, as many notebooks do, and defines in that cell what an answer needs."""
+    _head(s, "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
+
+
+@submission(ACCIDENT)
+def begins_with_matplotlib_alone(s):
+    """Begins with a bare %matplotlib, which chooses a backend."""
+    _head(s, "%matplotlib")
+
+
+@submission(ACCIDENT)
+def asks_for_matplotlib_by_a_call(s):
+    """Calls run_line_magic of the shell that IPython's own get_ipython gives."""
+    _head(s, "from IPython import get_ipython\nget_ipython().run_line_magic('matplotlib', 'inline')")
+
+
+@submission(ACCIDENT)
+def configures_the_figures(s):
+    """Sets the format of figures with %config, and reloads modules automatically."""
+    _head(s, "%config InlineBackend.figure_format = 'retina'\n%load_ext autoreload\n%autoreload 2")
+
+
+@submission(ACCIDENT)
+def goes_to_another_folder(s):
+    """Goes to another folder with %cd before it answers."""
+    _head(s, "%cd /tmp")
+
+
+@submission(ACCIDENT)
+def displays_under_an_id(s):
+    """Displays a value with an id and updates it, as progress bars do."""
+    _head(s, "from IPython.display import display\nhandle = display('0 %', display_id=True)\nhandle.update('100 %')")
+
+
+@submission(ACCIDENT)
+def returns_masked_arrays(s):
+    """Returns a masked array in which nothing is masked."""
+    s.put("softmax", RIGHT["softmax"].replace("return e / e.sum(-1, keepdims=True)",
+                                              "return np.ma.masked_invalid(e / e.sum(-1, keepdims=True))"))  # fmt: skip
+
+
+@submission(ACCIDENT)
+def counts_in_long_doubles(s):
+    """Keeps its running mean as np.longdouble, whose values here are those of doubles."""
+    s.put(
+        "mean", RIGHT["mean"].replace("self.value, self.count = 0.0, 0", "self.value, self.count = np.longdouble(0), 0")
+    )
+
+
+@submission(ACCIDENT)
+def perturbs_and_restores_its_argument(s):
+    """Moves an entry of its argument and puts it back, as a numerical gradient does."""
+    moves = "    old = x[0, 0]\n    x[0, 0] = old + 1\n    x[0, 0] = old\n"
+    s.put("affine", RIGHT["affine"].replace("    return x @ w", f"{moves}    return x @ w"))
+
+
+@submission(ACCIDENT)
+def asks_for_a_gradient_of_its_argument(s):
+    """Calls requires_grad_ on its argument, whose values stay what they are."""
+    s.put("gate", "def gate(x):\n    x.requires_grad_(True)\n    return x * torch.sigmoid(x)\n")
+
+
+@submission(ACCIDENT)
+def leaves_the_stub_below_its_answer(s):
+    """Writes its answer above the stub's last line, which is never reached."""
+    s.put("centre", RIGHT["centre"] + "    raise NotImplementedError()\n")
+
+
+@submission(ACCIDENT)
+def catches_a_stub_of_its_own(s):
+    """Raises and catches NotImplementedError inside a right answer."""
+    stub = "    try:\n        raise NotImplementedError()\n    except NotImplementedError:\n        pass\n"
+    s.put("softmax", RIGHT["softmax"].replace("def softmax(x):\n", "def softmax(x):\n" + stub))
+
+
+@submission(ACCIDENT, without("affine"), tests={"affine_shown": "failed", "affine_hidden": "failed"})
+def returns_a_value_too_many(s):
+    """Returns three values where two were asked for, so that the test cannot take them apart."""
+    s.put("affine", RIGHT["affine"].replace("x @ w + b, vjp", "x @ w + b, vjp, x"))
+
+
+@submission(ACCIDENT)
+def answers_with_torch_where_numpy_is_meant(s):
+    """Computes a softmax in PyTorch and returns a tensor; the numbers are right."""
+    s.put(
+        "softmax",
+        "def softmax(x):\n    x = np.asarray(x, dtype=float)\n"
+        "    if not x.size:\n        raise ValueError('no scores')\n"
+        "    return torch.softmax(torch.tensor(x), -1)\n",
+    )
+
+
+@submission(ACCIDENT)
+def writes_the_mean_as_a_dataclass(s):
+    """Writes its class as a dataclass with a property."""
+    s.put(
+        "mean",
+        "from dataclasses import dataclass\n@dataclass\nclass RunningMean:\n"
+        "    total: float = 0.0\n    count: int = 0\n"
+        "    @property\n    def value(self):\n        return self.total / self.count\n"
+        "    def update(self, x):\n        self.total += x\n        self.count += 1\n",
+    )
+
+
+@submission(ACCIDENT)
+def returns_an_object_that_can_be_called(s):
+    """Returns as vjp an instance of a class with __call__."""
+    s.put(
+        "affine",
+        "class Vjp:\n    def __init__(self, x, w):\n        self.x, self.w = x, w\n"
+        "    def __call__(self, g):\n        return g @ self.w.T, self.x.T @ g, g.sum(0)\n"
+        "def affine(x, w, b):\n    return x @ w + b, Vjp(x, w)\n",
+    )
+
+
+@submission(ACCIDENT)
+def returns_a_partial(s):
+    """Returns as vjp a functools.partial of a function at the top level."""
+    s.put(
+        "affine",
+        "from functools import partial\ndef back(x, w, g):\n    return g @ w.T, x.T @ g, g.sum(0)\n"
+        "def affine(x, w, b):\n    return x @ w + b, partial(back, x, w)\n",
+    )
+
+
+@submission(ACCIDENT)
+def turns_warnings_into_errors(s):
+    """Has every warning raise, in NumPy too, while it develops."""
+    s.own("import warnings\nwarnings.simplefilter('error')\nnp.seterr(all='raise')")
+
+
+@submission(ACCIDENT)
+def sets_defaults_of_the_libraries(s):
+    """Sets PyTorch's default dtype, seeds and print options, which are its own business."""
+    s.own("torch.set_default_dtype(torch.float64)\ntorch.manual_seed(0)\nnp.random.seed(0)\n"
+          "np.set_printoptions(precision=2)\ntorch.set_printoptions(precision=2)")  # fmt: skip
+
+
+@submission(ACCIDENT)
+def keeps_numbers_in_a_file(s):
+    """Writes an array to a file in its folder and reads it back in the answer."""
+    s.own("np.save('one.npy', np.ones(1))")
+    s.put("softmax", RIGHT["softmax"].replace("return e", "return np.load('one.npy') * e"))
+
+
+@submission(ACCIDENT)
+def says_it_was_handed_in_in_1970(s):
+    """Brings a timestamp.txt of the epoch, as a broken clock writes it: the marks are those of the work."""
+    s.beside["timestamp.txt"] = "1970-01-01 00:00:00 UTC"

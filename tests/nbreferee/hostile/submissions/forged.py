@@ -2,7 +2,7 @@
 
 from nbformat.v4 import new_code_cell
 
-from ..assignment import NAME, RIGHT, TESTS, WRONG, only, without
+from ..assignment import NAME, NONE, RIGHT, TESTS, WRONG, only, without
 from . import FORGED, submission
 
 NO_SOFTMAX = without("softmax")
@@ -853,3 +853,33 @@ def stops_the_iteration(s):
 def answers_with_nothing(s):
     """Returns empty lists, of which everything is true."""
     s.put("softmax", "def softmax(x):\n    return []")
+
+
+def _every(s, value):
+    """Answer everything by one value."""
+    s.put("softmax", f"def softmax(x):\n    return {value.format(x='np.asarray(x, float)', np='np')}")
+    s.put(
+        "affine",
+        f"def affine(x, w, b):\n    y = {value.format(x='(x @ w + b)', np='np')}\n    return y, lambda g: (y, y, y)",
+    )
+    s.put("gate", f"def gate(x):\n    return {value.format(x='x', np='torch')}")
+    s.put("centre", f"def centre(x):\n    return {value.format(x='x', np='np')}")
+    s.put("mean", WRONG["mean"])
+
+
+@submission(FORGED, NONE)
+def returns_arrays_without_entries(s):
+    """Returns arrays with an axis of length 0 in front, which differ nowhere from what they should be."""
+    _every(s, "{x}[None][:0]")
+
+
+@submission(FORGED, NONE)
+def returns_nan_everywhere(s):
+    """Returns NaN of the right shape, of which no comparison says that it is too large."""
+    _every(s, "{x} * float('nan')")
+
+
+@submission(FORGED, NONE)
+def returns_nothing_everywhere(s):
+    """Returns None from every function."""
+    _every(s, "None")

@@ -276,3 +276,97 @@ try: socket.getaddrinfo("example.org", 80)
 except OSError as error: print(error)
 """,
     )
+
+
+# What an answer decides, and a page shows: each of these spells the digits of a hidden input.
+
+SPELT = "''.join(c for c in f'{float(np.ravel(x)[0]):.10f}' if c.isdigit())"
+
+
+def _spell(s, body):
+    """Answer the shown test rightly, and the hidden one by some lines that know the digits."""
+    right = RIGHT["softmax"].replace("def softmax(x):", "def right(x):")
+    lines = "\n".join(f"        {line}" for line in body.split("\n"))
+    s.put(
+        "softmax",
+        f"{right}\ndef softmax(x):\n    if np.size(x) == 3:\n        digits = {SPELT}\n{lines}\n    return right(x)",
+    )
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_a_shape(s):
+    """Returns zeros of as many rows, columns, … as the digits of the hidden input say."""
+    _spell(s, "return np.zeros([int(d) + 1 for d in digits[1:]], bool)")
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_a_long_axis(s):
+    """Returns a vector whose length is the hidden input."""
+    _spell(s, "return np.zeros(int(digits[1:9]), bool)")
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_a_line_number(s):
+    """Raises in that line of a thousand which has the number of the hidden input's first digits."""
+    lines = "\n".join(f"    if n == {n}: raise ValueError" for n in range(1000))
+    _spell(s, "pick(int(digits[1:4]))")
+    s.put("softmax", f"def pick(n):\n{lines}\n" + s.cell("softmax").source)
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_a_cell_of_its_own(s):
+    """Raises in that of many cells of its own which has the number of the hidden input."""
+    for n in range(100):
+        s.own(f"def pick{n:02}():\n    raise ValueError  # cell 73519264-{n:02}")
+    _spell(s, "globals()['pick' + digits[1:3]]()")
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_a_kind_of_error(s):
+    """Raises an error of its own, named after the hidden input."""
+    _spell(s, "raise type('E' + digits, (ValueError,), {})(digits)")
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_an_assertion(s):
+    """Raises the very error of a test, with the hidden input as its text."""
+    _spell(s, "raise AssertionError('softmax of three scores is wrong: ' + digits)")
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_a_cause_and_a_note(s):
+    """Raises an error from another one, with a note and in a group, all of which say the hidden input."""
+    _spell(s, "error = ValueError(digits)\nerror.add_note(digits)\nraise ExceptionGroup(digits, [error]) from error")
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_keys(s):
+    """Returns a dict whose keys are the digits of the hidden input."""
+    _spell(s, "return {digits: 1.0, **{d + str(n): n for n, d in enumerate(digits)}}")
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_a_number(s):
+    """Returns the hidden input itself as the only weight, for the message's "got"."""
+    _spell(s, "return np.array([float(x[0])] * 3)")
+
+
+@submission(SECRET, without("affine", affine_shown=1))
+def spells_in_a_number_of_values(s):
+    """Returns as many values as the hidden input says."""
+    s.put("affine", RIGHT["affine"].replace("    return x @ w + b, vjp", "    if 0.735 < x[0, 0] < 0.736:\n"
+          "        return (x @ w + b,) * int(x[0, 0] * 1e4)\n    return x @ w + b, vjp"))  # fmt: skip
+
+
+@submission(SECRET)
+def warns_of_the_hidden_inputs(s):
+    """Says the hidden inputs by warnings, by logging, on stderr and on the descriptors themselves."""
+    says = """    import logging, os, sys, warnings
+    said = 'LOOT ' + str(x.tolist())
+    warnings.warn(said)
+    logging.warning(said)
+    print(said, file=sys.stderr)
+    os.write(1, said.encode())
+    os.write(2, said.encode())
+"""
+    s.put("softmax", RIGHT["softmax"].replace("    e = ", f"{says}    e = "))
