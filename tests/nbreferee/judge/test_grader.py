@@ -694,9 +694,12 @@ def test_a_context_manager_is_told_of_an_error_but_of_no_failed_assertion():
     body += "    def __exit__(self, kind, error, trace):\n        return kind is not None"
     ok = check("t", "with Quiet():\n    raise KeyError('x')\ndone = True\nassert done")
     bad = check("bad", "with Quiet():\n    assert 1 == 2")
-    assert states(marks([asked("answer", body), ok, bad], {"answer": body})) == {"t": "passed", "bad": "failed"}
+    result = marks([asked("answer", body), ok, bad, hidden("h", ok.source)], {"answer": body}).by_test
+    assert {name: test.state for name, test in result.items()} == {"t": "invalid", "bad": "failed", "h": "invalid"}
+    cure = "a context manager that swallows errors is tested sandboxed"
+    assert cure in result["t"].message.lower() and cure in result["h"].message.lower()
     loud = body.replace("kind is not None", "False")
-    assert states(marks([asked("answer", body), ok], {"answer": loud}))["t"] != "passed"
+    assert states(marks([asked("answer", body), ok], {"answer": loud}))["t"] == "failed"
 
 
 def test_a_decorator_of_the_students_may_wrap_a_recursive_function_of_the_test():
@@ -778,3 +781,19 @@ def test_a_submission_whose_tests_are_all_stuck_comes_to_an_end():
     began = time.monotonic()
     result = marks(cells, {"answer": "def double(x):\n    return 10**13"}, limits=RunLimits(cell_s=1, total_s=8))
     assert set(states(result).values()) == {"timeout"} and time.monotonic() - began < 8 + 10
+
+
+# Files
+
+WRITES = "def save(x):\n    import numpy as np\n    np.savetxt('out.csv', [x])\n    return 'out.csv'"
+
+
+def test_a_test_reads_the_files_that_an_answer_has_written():
+    """As in nbgrader, where both run in one folder; what a test writes is gone with it."""
+    cells = [asked("answer", WRITES), check("t", "import numpy as np\nassert np.loadtxt(save(7.5)) == 7.5")]
+    cells += [check("gives", "open('in.txt', 'w').write('3')\nimport os\nassert 'in.txt' in os.listdir()")]
+    cells += [check("again", "import os\nassert 'in.txt' not in os.listdir()")]
+    right = marks(cells, {"answer": WRITES + "\nsave(1.0)\nimport os\nos.remove('out.csv')"})
+    assert states(right) == {"t": "passed", "gives": "passed", "again": "passed"}
+    wrong = marks(cells, {"answer": WRITES.replace("[x]", "[0 * x]")})
+    assert states(wrong)["t"] == "failed"

@@ -14,13 +14,13 @@ From the ground up, and no import runs the other way:
               the walls, the process that forks, what works here
     intake    gate notebook answers flags
               what is let in: files, notebooks, answers
-    judge     job trusted grader results reasons words
+    judge     job trusted grader results reasons words doubts
               what is run, how, what came out
     pages     autograded feedback outline text veil similarity tables
               what people see of a verdict
     workers   process message pool cluster fingerprint
               a grading process, many of them, many machines
-    course    run folder files template submission publication rows store entries gradebook late trial migrate settings report guard validation
+    course    run folder files template submission publication rows store entries gradebook late trial probes migrate settings report guard validation
               an assignment, and what is kept of it
     export    marks tables worksheet canvas moodle
               what other systems take

@@ -49,7 +49,7 @@ class _TooSlow(BaseException):
     """The test itself ran on, in the instructor's code, after its time."""
 
 
-def grade(job: Job, start, *, say=lambda step, within_s: None, stuck=(), spent_s=0.0) -> Result:
+def grade(job: Job, start, *, say=lambda step, within_s: None, stuck=(), spent_s=0.0, folder=None) -> Result:
     """Run all cells and tests of one submission.
 
     Parameters
@@ -61,6 +61,7 @@ def grade(job: Job, start, *, say=lambda step, within_s: None, stuck=(), spent_s
         a large matrix that an answer has returned.
     stuck : the steps in which that has happened to a process before this one.
     spent_s : seconds of the submission's time that are gone.
+    folder : the `nbreferee.rpc.files.Shared` in which files are kept alike on both sides; None: none is.
 
     Returns
     -------
@@ -70,7 +71,7 @@ def grade(job: Job, start, *, say=lambda step, within_s: None, stuck=(), spent_s
     ------
     GraderError : a student's process cannot be had; nobody is to blame but the grader.
     """
-    run = _Run(job, start, say, frozenset(stuck), spent_s)
+    run = _Run(job, start, say, frozenset(stuck), spent_s, folder)
     try:
         return run.all()
     finally:
@@ -78,9 +79,9 @@ def grade(job: Job, start, *, say=lambda step, within_s: None, stuck=(), spent_s
 
 
 class _Run:
-    def __init__(self, job, start, say, stuck, spent_s):
+    def __init__(self, job, start, say, stuck, spent_s, folder):
         self.job, self.start, self.limits = job, start, job.limits
-        self.say, self.stuck = say, stuck
+        self.say, self.stuck, self.folder = say, stuck, folder
         self.began = time.monotonic() - spent_s
         self.end = self.began + job.limits.total_s
         self.trusted = Trusted(job.steps)
@@ -219,7 +220,7 @@ class _Run:
             if spent := self.spent():
                 raise StudentLost(*spent)
             self.line = self.start()
-            self.student = Student(self.line.channel, output_limit=self.limits.output)
+            self.student = Student(self.line.channel, output_limit=self.limits.output, folder=self.folder)
             self.fresh, self.processes = True, self.processes + 1
             self.greet()
             for index in range(self.done):

@@ -4,6 +4,7 @@ import os
 import resource
 import sys
 import traceback
+from functools import partial
 
 import nbformat
 from nbformat import v4
@@ -14,6 +15,7 @@ from ..judge.job import plan
 from ..judge.results import CellResult, Result, TestResult
 from ..pages.autograded import autograded
 from ..pages.feedback import feedback
+from ..rpc.files import Shared
 from ..rpc.framing import Channel
 from ..walls.sandbox import SandboxError
 from ..walls.supervisor import ZygoteError
@@ -52,7 +54,8 @@ def main(channel: Channel, start) -> None:
     _limit_memory()
     request = read_request(channel.receive(WAIT_S))
     try:
-        message = write_reply(answer(request, start, lambda *note: channel.send(write_note(*note), WAIT_S)))
+        say = partial(_tell, channel)
+        message = write_reply(answer(request, start, say=say, folder=Shared(os.getcwd())))
     except ELSEWHERE:
         raise
     except BaseException as error:
@@ -61,10 +64,17 @@ def main(channel: Channel, start) -> None:
     channel.send(message, WAIT_S)
 
 
-def answer(request: Request, start, say=lambda step, within_s: None) -> Reply:
-    """Grade what is asked for, unless the request brings its result, and render it if it brings a template."""
-    result = request.result or grade(request.job, start, say=say, stuck=request.stuck, spent_s=request.spent_s)
-    result = result.capped()
+def _tell(channel, step, within_s):
+    channel.send(write_note(step, within_s), WAIT_S)
+
+
+def answer(request: Request, start, **how) -> Reply:
+    """Grade what is asked for, unless the request brings its result, and render it if it brings a template.
+
+    ``how`` goes to `nbreferee.judge.grader.grade`.
+    """
+    again = {"stuck": request.stuck, "spent_s": request.spent_s}
+    result = (request.result or grade(request.job, start, **again, **how)).capped()
     if request.template is None:
         return Reply(result)
     stubs = {"code_stub": request.code_stub, "text_stub": request.text_stub}
