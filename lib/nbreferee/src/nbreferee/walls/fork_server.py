@@ -124,6 +124,8 @@ class Forker:
 
     def __init__(self, control: int, tasks: dict, policy: Policy, unsafe: bool):
         self._control, self._tasks, self._policy, self._unsafe = control, tasks, policy, unsafe
+        self._modules = policy.beside if unsafe else GIVEN
+        self._files = given(self._modules)
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._children = set()
@@ -248,9 +250,9 @@ class Forker:
             close_others({0, 1, 2, *keep})
             policy = self._policy if role == "student" else None
             if self._unsafe:
-                _enter_unsafe(policy, leash, self._policy.beside)
+                _enter_unsafe(policy, leash, self._files)
             else:
-                enter(policy, leash, processor)
+                enter(policy, leash, processor, self._files)
             if role == "student":
                 os.dup2(1, 2)
             _reseed()
@@ -258,8 +260,8 @@ class Forker:
             if role == "student":
                 self._tasks["student"](line)
             else:
-                if modules := self._policy.beside if self._unsafe else GIVEN:  # not where answers may write
-                    sys.path.insert(0, modules)
+                if self._modules:  # where they are given, not the working folder, in which answers may write
+                    sys.path.insert(0, self._modules)
                 self._tasks["grader"](line, Starter(socket.socket(fileno=control)))
             code = 0
         except SandboxError as error:
@@ -308,7 +310,7 @@ def _reseed():
         torch.manual_seed(int.from_bytes(os.urandom(7), "little"))
 
 
-def _enter_unsafe(policy, leash, beside):
+def _enter_unsafe(policy, leash, files):
     """As `enter`, without walls: own session, own scratch folder, limits; what escapes from the session lives on."""
     scratch = tempfile.mkdtemp(prefix="nbreferee-")
     child = os.fork()
@@ -322,7 +324,7 @@ def _enter_unsafe(policy, leash, beside):
             os._exit(0)
     os.setsid()
     os.close(leash)
-    lay_out(given(beside), f"{scratch}/work")
+    lay_out(files, f"{scratch}/work")
     os.environ |= {name: scratch for name in ("HOME", "TMPDIR")}
     os.environ |= {"IPYTHONDIR": f"{scratch}/.ipython", "MPLCONFIGDIR": f"{scratch}/.matplotlib"}
     tempfile.tempdir = None

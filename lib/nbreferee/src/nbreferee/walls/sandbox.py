@@ -127,8 +127,9 @@ def given(folder: str) -> list[tuple[str, str]]:
 def lay_out(files: list, target: str) -> None:
     """Make a working folder, in which the given files are links, and enter it."""
     os.mkdir(target)
+    for folder in {os.path.dirname(name) for name, _ in files}:
+        os.makedirs(f"{target}/{folder}", exist_ok=True)
     for name, path in files:
-        os.makedirs(os.path.dirname(f"{target}/{name}"), exist_ok=True)
         os.symlink(path, f"{target}/{name}")
     os.chdir(target)
 
@@ -310,7 +311,7 @@ def outer_wall(paths, user: int | None, beside: str = "") -> list[str]:
 # The inner wall.
 
 
-def enter(policy: Policy | None, leash: int, processor: int | None = None) -> None:
+def enter(policy: Policy | None, leash: int, processor: int | None = None, files: list = ()) -> None:
     """Go behind the inner wall; for a freshly forked process with one thread.
 
     The process forks. The caller becomes the warder and never returns; its child, process 1 of a new pid namespace,
@@ -322,6 +323,7 @@ def enter(policy: Policy | None, leash: int, processor: int | None = None) -> No
     policy : the limits; None for a process that runs no student's code, which gets the namespaces alone.
     leash : a descriptor of a stream socket.
     processor : the only one that the child, and all that it starts, may use; None for as many as the caller.
+    files : the given files, as `given` lists them, that the working folder is to have.
 
     Raises
     ------
@@ -347,7 +349,7 @@ def enter(policy: Policy | None, leash: int, processor: int | None = None) -> No
     os.close(ours)
     os.close(leash)
     try:
-        _settle(policy, processor)
+        _settle(policy, processor, files)
     except OSError as error:
         os.write(theirs, f"sandbox: {error.strerror or error}; run `nbreferee doctor`".encode())
         os._exit(1)
@@ -363,14 +365,13 @@ def _write(path, text):
         raise OSError(error.errno, f"{path}: {os.strerror(error.errno)}") from None
 
 
-def _settle(policy, processor):
+def _settle(policy, processor, files):
     """Everything that the child does before it may run a stranger's code."""
     if processor is not None:  # the filter of system calls makes it last
         os.sched_setaffinity(0, [processor])
     os.setsid()  # or kill(0, 9) would reach the warder, which is in the same group
     syscalls.die_with_parent()
     syscalls.mount("none", "/", None, syscalls.REC | syscalls.PRIVATE)
-    files = given(GIVEN)
     _scratch(policy.scratch_bytes if policy else 1 << 30, len(files))
     syscalls.mount("proc", "/proc", "proc", syscalls.NOSUID | syscalls.NODEV | syscalls.NOEXEC)
     lay_out(files, WORK)
