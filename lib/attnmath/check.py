@@ -143,6 +143,8 @@ def _array_difference(got, want, name, atol, rtol):
         return f"{name} is nan in {len(missing)} of {want.size} entries, first at {_at(missing[0])}"
     finite = np.isfinite(got).all() and np.isfinite(want).all()
     if finite and want.size > 1 and np.abs(want).max() > 0:
+        if not got.any():
+            return f"{name} is 0 everywhere, and should not be"
         factor = (got * want).sum() / (want * want).sum()
         if abs(factor - 1) > 1e-3 and np.allclose(got, factor * want, rtol=1e-6, atol=1e-9 * np.abs(want).max()):
             return f"{name}: every entry is {factor:.4g} times what it should be"
