@@ -20,6 +20,7 @@ from tests.nbreferee import toyset
 ROOT = Path(__file__).resolve().parents[2]
 URL = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["repository"]["url"]
 NOW_SECRET = "assert numbers_of_a_hidden_test == [271828, 182845, 904523], 'this line is long'"
+SHOWN_TOO = "assert [double(number) for number in range(3)] == [0, 2, 4], 'small numbers'"
 
 
 def git(folder, *arguments, **more):
@@ -35,13 +36,14 @@ def toy(tmp_path):
     """A tree with one set, one battery, one student's version."""
     book = toyset.notebook()
     book.cells[3].source = book.cells[3].source.replace("secret_sum", "secret_sum_of_two")
-    book.cells[5].source += f"\n### BEGIN HIDDEN TESTS\n{NOW_SECRET}\n### END HIDDEN TESTS"
+    book.cells[5].source += f"\n### BEGIN HIDDEN TESTS\n{NOW_SECRET}\n{SHOWN_TOO}\n### END HIDDEN TESTS"
     toyset.write(tmp_path / "exercises", made=book)
     text = "    S = scores(queries, keys)\n    P = softmax(S, axis=-2)\n"
     (tmp_path / "exercises/batteries").mkdir()
     (tmp_path / "exercises/batteries/toy.py").write_text(f'WRONG = """\n{text}"""\n')
     released = toyset.notebook()
     released.cells[3].source = "def double(x):\n    raise NotImplementedError"
+    released.cells[4].source += f"\n{SHOWN_TOO}"
     released.cells[5].source = "# Hidden tests"
     released.cells[7].source = "def square(x):\n    raise NotImplementedError"
     released.cells[10].source = "*Your answer here.*"
@@ -71,6 +73,7 @@ def test_each_kind_of_secret_is_found_in_each_kind_of_file(toy):
 def test_what_is_told_anyway_is_no_secret(toy):
     secrets = Secrets(toy)
     assert secrets.told_by("assert double(3) == 6, 'double(3) should be 6'\ndef double(x):\n") == []
+    assert secrets.told_by(f"x = 1\n{SHOWN_TOO}\n") == [], "a shown test says it"
     assert secrets.told_by("S = scores(queries, keys)\nsomething between\nP = softmax(S, axis=-2)\n") == []
     (toy / "lib/attnmath").mkdir(parents=True)
     (toy / "lib/attnmath/plain.py").write_text(NOW_SECRET)
@@ -127,6 +130,21 @@ def test_the_page_of_problems_tells_how_to_begin():
     for name in sorted(path.parent.name for path in (ROOT / "exercises/source").glob("*/*.ipynb")):
         section = page.split(f"(sec-problems-{name})=")[1].split("(sec-")[0]
         assert f"/blob/main/exercises/release/{name}/{name}.ipynb" in section, name
+
+
+def test_workflows_publish_no_page_of_wrong_answers():
+    """Pages of a repository that has the sources would show them; no token stands in a command."""
+    steps = {path.stem: steps_of(path) for path in (ROOT / ".github/workflows").glob("*.yml")}
+    (publishing,) = (step for step in steps["book"] if "gh-pages" in step.get("run", ""))
+    assert publishing["if"] == "hashFiles('exercises/source/**') == ''"
+    (releasing,) = (step for step in steps["public"] if "make public" in step.get("run", ""))
+    assert "secrets." not in releasing["run"] and "PUSH=" in releasing["run"]
+
+
+def steps_of(workflow):
+    """The steps of its only job."""
+    (job,) = yaml.safe_load(workflow.read_text("utf-8"))["jobs"].values()
+    return job["steps"]
 
 
 @pytest.mark.parametrize(
