@@ -283,6 +283,26 @@ WRONG = {
         ),
         "mixed-meets": ("dB from the mixed weights", talk(("np.tensordot(dR, P,", "np.tensordot(dR, R,"))),
         "unstable": ("softmax without subtracting the maximum", talk(("Z - Z.max(-1, keepdims=True)", "Z"))),
+        "stand-in": ("-1e4 for minus infinity", talk(("Z, -np.inf", "Z, -1e4"))),
+        "large-stand-in": ("-1e9 for minus infinity", talk(("Z, -np.inf", "Z, -1e9"))),
+        "start-low": (
+            "subtracts a maximum that is never below -1e3",
+            talk(("Z.max(-1, keepdims=True)", "np.maximum(Z.max(-1, keepdims=True), -1e3)")),
+        ),
+        "one-of-all": ("drops every axis of length 1", talk(("return R @ V, vjp", "return np.squeeze(R @ V), vjp"))),
+        "keys-root": (
+            "dK not divided by the square root",
+            talk(("np.swapaxes(dS, -1, -2) @ Q", "np.swapaxes(dS, -1, -2) @ Q * root")),
+        ),
+        "a-untransposed": (
+            "goes back through A instead of its transpose",
+            talk(('"si,...snm->...inm", A, dZ', '"is,...snm->...inm", A, dZ')),
+        ),
+        "b-untransposed": (
+            "goes back through B instead of its transpose",
+            talk(('"cs,...cnm->...snm", B, dR', '"sc,...cnm->...snm", B, dR')),
+        ),
+        "no-batch": ("three axes only", talk(('"si,...inm->...snm", A, S', '"si,inm->snm", A, S'))),
         "mutates": (
             "scales the queries in place",
             talk(
@@ -367,6 +387,14 @@ def from_fused(weight, bias, heads, key_heads):
             ),
         ),
         "double": ("float64 whatever comes in", fused(("weight[mine].T", "weight[mine].T.double()"))),
+        "half": (
+            "float32 where float16 or bfloat16 comes in",
+            fused(("weight[mine].T", "weight[mine].T.to(torch.promote_types(weight.dtype, torch.float32))")),
+        ),
+        "width-one": (
+            "drops the axis of the columns where there is one",
+            fused(('"weight": weight[mine].T * factor', '"weight": weight[mine].T.squeeze() * factor')),
+        ),
     },
     "pool": {
         "mean": ("the mean of the key matrices", pool((GRAM, "gram = np.eye(k)"))),
@@ -415,6 +443,27 @@ def from_fused(weight, bias, heads, key_heads):
         "ridge": (
             "a small ridge",
             pool(("np.linalg.pinv(G, rcond=1e-10, hermitian=True)", "np.linalg.inv(G + 1e-6 * np.eye(k))")),
+        ),
+        "small-ridge": (
+            "a ridge of 1e-10",
+            pool((SOLVED, "found.append(np.linalg.solve(G + 1e-10 * np.eye(k), right).T)")),
+        ),
+        "tiny-ridge": (
+            "a ridge of 1e-12 times the sum of the squares",
+            pool((SOLVED, "found.append(np.linalg.solve(G + 1e-12 * np.trace(G) * np.eye(k), right).T)")),
+        ),
+        "absolute-rank": (
+            "an absolute threshold for the rank",
+            pool(("rcond=1e-10", "rcond=1e-10 / np.abs(G).max()")),
+        ),
+        "coarse-rank": ("takes directions that are used little for unused", pool(("rcond=1e-10", "rcond=1e-5"))),
+        "two-axes": (
+            "expects rows, not one row alone",
+            pool(("X.reshape(-1, d)", "X.reshape(-1, X.shape[-2], d).reshape(-1, d)")),
+        ),
+        "squeeze": (
+            "drops every axis of length 1",
+            pool(("return np.concatenate(found, axis=1)", "return np.squeeze(np.concatenate(found, axis=1))")),
         ),
         "first-sequence": (
             "the first sequence of the batch only",
@@ -471,6 +520,24 @@ def from_fused(weight, bias, heads, key_heads):
         ),
         "not-zero": ("counts singular values that are rounding errors", narrow(("s > 1e-10 * s[0]", "s > 0"))),
         "absolute": ("an absolute threshold", narrow(("s > 1e-10 * s[0]", "s > 1e-6"))),
+        "matrix-rank": (
+            "the tolerance of matrix_rank, near 1e-15",
+            narrow(
+                (
+                    "int((s > 1e-10 * s[0]).sum()) for _, s, _ in parts",
+                    "int(torch.linalg.matrix_rank(U @ torch.diag(s) @ T)) for U, s, T in parts",
+                )
+            ),
+        ),
+        "coarse": ("a threshold of 1e-6 for 1e-10", narrow(("1e-10", "1e-6"))),
+        "squares": (
+            "the threshold for the squares of the singular values",
+            narrow(("s > 1e-10 * s[0]", "s**2 > 1e-10 * s[0] ** 2")),
+        ),
+        "squeeze": (
+            "drops every axis of length 1",
+            narrow(("    k, v = len(bq)", "    Wq = Wq.squeeze()\n    k, v = len(bq)")),
+        ),
         "one-scale": (
             "a threshold relative to the largest head",
             narrow(
@@ -526,6 +593,16 @@ def from_fused(weight, bias, heads, key_heads):
             gate(("dA.sum((*batch, -2))", "dA[..., -1, :].sum(batch)")),
         ),
         "per-sequence": ("one gate matrix gradient per sequence", gate(("@ dA).sum(batch)", "@ dA)"))),
+        "cut-off": (
+            "cuts what goes into the sigmoid off at 15",
+            gate(("np.tanh((X @ Wg + bg) / 2)", "np.tanh(np.clip(X @ Wg + bg, -15, 15) / 2)")),
+        ),
+        "one-position": (
+            "drops the axis of the positions where there is one",
+            gate(
+                ("return (G * C).sum(-3), vjp", "O = (G * C).sum(-3)\n    return (O[..., 0, :] if n == 1 else O), vjp")
+            ),
+        ),
         "overflow": (
             "a sigmoid by exp(a) / (1 + exp(a))",
             gate(
@@ -566,6 +643,27 @@ def from_fused(weight, bias, heads, key_heads):
                 ("rest[real].ravel()", "(rest * real[:, None]).ravel()"),
             ),
         ),
+        "only-nan": (
+            "replaces nan and infinity and takes what is left for real",
+            form(
+                (
+                    "    for heads",
+                    "    H, R = np.where(np.isfinite(H), H, 0), np.where(np.isfinite(R), R, 0)\n"
+                    "    mask = np.ones_like(mask)\n    for heads",
+                )
+            ),
+        ),
+        "at-the-left": (
+            "takes the real positions to be the first",
+            form(("heads[:, real]", "heads[:, : real.sum()]"), ("rest[real]", "rest[: real.sum()]")),
+        ),
+        "squeeze": ("drops every axis of length 1", form(("return g, M", "return np.squeeze(g), np.squeeze(M)"))),
+        "start-at-number": (
+            "starts the search for the least at 1e9",
+            choice(("best, chosen = np.inf", "best, chosen = 1e9")),
+        ),
+        "tolerance": ("takes a gain below 1e-6 for none", choice(("cost < best", "cost < best - 1e-6"))),
+        "ten-heads": ("looks at the first ten heads", choice(("range(len(g)), r", "range(min(len(g), 10)), r"))),
         "mutates": (
             "writes zeros into the caller's padding",
             form(
@@ -783,6 +881,15 @@ def reversible(layers, X1, X2):
         "no-shared": ("key heads as many as query heads", balance(("d * (h + g)", "2 * d * h"))),
         "per-head": ("forgets that key heads share the cache", balance(("(m + 1) * g", "(m + 1) * h"))),
         "float": ("divides in floating point", balance(("weights // cached + 1", "int(weights / cached) + 1"))),
+        "rounded": (
+            "counts operations in floating point and makes a whole number of it",
+            step(("2 * texts * weights", "int(2.0 * texts * weights)")),
+        ),
+        "rounded-weights": (
+            "counts bytes of weights in floating point and makes a whole number of it",
+            step(("itemsize * weights", "int(1.0 * itemsize * weights)")),
+        ),
+        "int64": ("multiplies in 64 bits", balance(("d * (h + g)", "int(np.int64(d) * np.int64(h + g))"))),
     },
     "suspect": {
         "no-biases": (
@@ -866,6 +973,13 @@ MESSAGE = {
         "unmixed-cotangent": "go back through B",
         "mixed-meets": "yours are the mixed ones",
         "unstable": "subtract each row's largest mixed score",
+        "stand-in": "no finite number stands for -inf",
+        "large-stand-in": "no finite number stands for -inf",
+        "start-low": "subtract the row's own largest score",
+        "one-of-all": "axes of length 1 stay",
+        "keys-root": "on the way back to the keys",
+        "a-untransposed": "back through the transpose of A",
+        "b-untransposed": "back through the transpose of B",
         "mutates": "you changed your argument",
     },
     "fused": {
@@ -885,6 +999,7 @@ MESSAGE = {
         "shares": "you returned a view of it",
         "mutates": "you changed your argument",
         "double": "keep the dtype",
+        "half": "keep the dtype",
     },
     "pool": {
         "mean": "that is the mean, which ignores the queries",
@@ -901,6 +1016,10 @@ MESSAGE = {
         "inverse": "the best W of least norm exists",
         "ridge": "the shared key matrices differs in 8 of 8 entries",
         "first-sequence": "you took the first sequence",
+        "small-ridge": "no absolute tolerance",
+        "tiny-ridge": "one direction is used little",
+        "absolute-rank": "no absolute tolerance",
+        "coarse-rank": "one direction is used little",
         "all-pairs": "an array of N² entries",
     },
     "narrow": {
@@ -915,8 +1034,11 @@ MESSAGE = {
         "as-wide": "widths k, v = (3, 3)",
         "factors": "widths k, v = (2, 2)",
         "not-zero": "take singular values of 1e-10 of the largest for 0",
-        "absolute": "the least possible are (3, 3)",
-        "one-scale": "the least possible are (2, 2)",
+        "absolute": "your widths are (3, 1), the least possible are (3, 3)",
+        "one-scale": "your widths are (2, 1), the least possible are (2, 2)",
+        "matrix-rank": "5e-11 times the largest singular value counts as 0",
+        "coarse": "2e-10 times does not",
+        "squares": "2e-10 times does not",
         "width-zero": "a layer of zeros keeps heads of width 1",
         "twice": "belong to one factor",
         "mutates": "you changed your argument",
@@ -935,7 +1057,9 @@ MESSAGE = {
         "ungated-heads": "passes its gate",
         "ungated-output": "yours are not gated",
         "last-position": "add up what they send",
-        "per-sequence": "has shape (2, 3, 4, 2)",
+        "per-sequence": "dWg for a batch of two sequences, which share Wg, bg and Wo, has shape (2, 2, 2)",
+        "cut-off": "O for batch (2,)",
+        "one-position": "axes of length 1 stay",
         "overflow": "inf / inf is nan",
         "mutates": "you changed your argument",
     },
@@ -952,6 +1076,11 @@ MESSAGE = {
         "times-zero": "0 times nan is nan",
         "mutates": "you changed your argument",
         "singles": "what each head costs alone",
+        "only-nan": "real positions anywhere",
+        "at-the-left": "real positions anywhere",
+        "start-at-number": "one is the cheapest, however much it costs",
+        "tolerance": "whatever the size of g and M",
+        "ten-heads": "whatever the size of g and M",
         "linear": "the gradient only",
         "not-halved": "mind the half",
         "dearest": "the most expensive pair",
@@ -997,6 +1126,9 @@ MESSAGE = {
         "no-shared": "keys and values have g heads in the weights",
         "per-head": "the cache holds g heads",
         "float": "is not exact",
+        "rounded": "count in whole numbers",
+        "rounded-weights": "count in whole numbers",
+        "int64": "is not exact",
     },
     "suspect": {
         "no-biases": "thrifty: the answer is 'bias', you say 'right'",
