@@ -92,19 +92,22 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path):
     """A file system's clock goes in steps of some milliseconds: two writers may leave one time, and one size."""
     path, folder = tmp_path / "x.txt", Folder(str(tmp_path))
     path.write_text("one")
-    tick = time.time_ns()
-    for text in ("two", "six"):
-        os.utime(path, ns=(tick, tick))
-        folder.changes()
-        path.write_text(text)
-        os.utime(path, ns=(tick, tick))
-        assert folder.stirred() and folder.changes() == {"x.txt": text.encode()}
+    now, past = time.time_ns(), time.time_ns() - 10**9
+
+    def look(file, root):
+        """What is seen, if the times are these."""
+        os.utime(path, ns=(file, file))
+        os.utime(tmp_path, ns=(root, root))
+        return folder.stirred() and folder.changes()
+
+    assert look(now, past) == {"x.txt": b"one"}
+    path.write_text("two")
+    assert look(now, past) == {"x.txt": b"two"}
+    look(past, now)
     (tmp_path / "y.txt").write_text("new")
-    os.utime(tmp_path, ns=(tick, tick))
-    assert folder.changes() == {"y.txt": b"new"}
+    assert look(past, now) == {"y.txt": b"new"}
     os.unlink(tmp_path / "y.txt")
-    os.utime(tmp_path, ns=(tick, tick))
-    assert folder.changes() == {"y.txt": None}
+    assert look(past, now) == {"y.txt": None}
 
 
 def test_a_file_that_crossed_has_a_time_that_no_writers_clock_gives(shared, here, monkeypatch):
@@ -144,12 +147,13 @@ def test_given_files_and_those_of_given_cells_stay_as_they_are(there, here, tmp_
     assert (tmp_path / "given.csv").read_text() == "given"
 
 
-def test_a_file_that_a_given_cell_writes_on_both_sides_is_the_instructors(there, here):
+def test_a_file_that_a_given_cell_writes_on_both_sides_is_the_instructors(there, here, shared):
     ok(there.cell("write('both.csv', 'same')", "given"))
     assert (here / "both.csv").read_text() == "same"
     (here / "both.csv").write_text("same")  # the same cell, here
     ok(there.cell("write('both.csv', 'forged')", "answer"))
     assert (here / "both.csv").read_text() == "same"
+    assert shared.renew() == {"both.csv": b"same"} and (here / "both.csv").exists()
 
 
 def test_a_new_process_begins_with_what_given_cells_wrote_and_nothing_else(there, here, shared, tmp_path):
