@@ -689,17 +689,54 @@ def test_what_an_answer_prints_a_test_can_read():
     assert told.output == "mine\nyours\n"
 
 
-def test_a_context_manager_is_told_of_an_error_but_of_no_failed_assertion():
-    body = "class Quiet:\n    def __enter__(self): return self\n"
-    body += "    def __exit__(self, kind, error, trace):\n        return kind is not None"
-    ok = check("t", "with Quiet():\n    raise KeyError('x')\ndone = True\nassert done")
-    bad = check("bad", "with Quiet():\n    assert 1 == 2")
-    result = marks([asked("answer", body), ok, bad, hidden("h", ok.source)], {"answer": body}).by_test
-    assert {name: test.state for name, test in result.items()} == {"t": "invalid", "bad": "failed", "h": "invalid"}
-    cure = "a context manager that swallows errors is tested sandboxed"
-    assert cure in result["t"].message.lower() and cure in result["h"].message.lower()
-    loud = body.replace("kind is not None", "False")
-    assert states(marks([asked("answer", body), ok], {"answer": loud}))["t"] == "failed"
+def test_a_context_manager_of_the_students_swallows_nothing():
+    """No failed assertion, no error of the test's, none of the answer's: the asserts below would be left out."""
+    body = "class Quiet:\n    def __enter__(self): return self\n    def __exit__(self, *error): return True\n"
+    body += "def f(x): raise KeyError(x)"
+    blocks = ["assert 1 == 2", "raise KeyError('x')", "assert f(1) == 7", "import nowhere", "Quiet().nothing"]
+    cells = [check(f"t{i}", f"with Quiet():\n    {block}\n    assert False") for i, block in enumerate(blocks)]
+    found = marks([asked("answer", body), *cells, check("ok", "with Quiet() as q:\n    pass")], {"answer": body})
+    assert found.points == 1 and states(found)["ok"] == "passed"
+    told = body.replace("return True", "seen.append(error[0].__name__)") + "\nseen = []"
+    block = "import contextlib\nwith contextlib.suppress(ValueError), Quiet():\n    int('x')\n"
+    ok = check("t", block + "assert seen == ['ValueError']")
+    assert marks([asked("answer", told), ok], {"answer": told}).points == 1
+
+
+FORGER = "class Forged:\n    def equals(self, other): return True\n    def eq(self, other): return self\n"
+FORGER += "    def all(self): return True\n    def tolist(self): return [True]\n"
+FORGER += "    def ones(self, other):\n        import numpy\n        return numpy.ones(3, bool)\n"
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        "total(df).equals(df)",
+        "total(df).eq(df).all()",
+        "all(total(df).eq(df).tolist())",
+        "total(df).ones(df).all()",
+        "table.equals(df)",
+        "not (total(df).equals(df) is False)",
+    ],
+)
+def test_an_object_of_the_students_gives_no_verdict_on_itself(verdict):
+    honest = "import pandas\ndef total(df): return df\ntable = pandas.DataFrame({'a': [1, 2]})"
+    forged = FORGER + "class total(Forged):\n    def __init__(self, df): pass\ntable = Forged()"
+    test = f"import pandas\ndf = pandas.DataFrame({{'a': [1, 2]}})\nassert {verdict}"
+    cells = [asked("answer", honest), check("shown", test)]
+    told = marks(cells, {"answer": forged}).tests[0]
+    assert told.points == 0 and told.state == "invalid", told
+    assert "verdict" in told.message and "sandboxed" in told.message
+    if "ones" not in verdict and "tolist" not in verdict and "eq(df).all" not in verdict:
+        assert marks(cells, {"answer": honest}).points == 1
+
+
+def test_a_method_of_a_class_that_was_asked_for_says_true_or_false():
+    body = "class Stack:\n    def __init__(self): self.x = []\n    def push(self, x): self.x.append(x)\n"
+    body += "    def is_empty(self): return not self.x\nstack = Stack()\ndef even(n): return n % 2 == 0"
+    test = "s = Stack()\nassert s.is_empty() and stack.is_empty()\ns.push(1)\nassert not s.is_empty()\n"
+    test += "assert even(2) and not even(3)"
+    assert marks([asked("answer", body), check("t", test)], {"answer": body}).points == 1
 
 
 def test_a_decorator_of_the_students_may_wrap_a_recursive_function_of_the_test():

@@ -909,7 +909,7 @@ def test_a_submission_that_is_too_large_for_a_request_is_refused_with_the_cure()
     refused, item = [], SimpleNamespace(found=SimpleNamespace(name="set1"), row=SimpleNamespace(reason="Graded."))
     reader = SimpleNamespace(request=lambda item, **shown: Request(Job(()), template="x" * (65 << 20)))
     refuse = SimpleNamespace(
-        refuse=lambda _, refusal: refused.append(refusal), unrendered=Round.unrendered, reader=reader
+        refuse=lambda _, refusal: refused.append(refusal), unrendered=Round.unrendered, inbox=reader
     )
     Round.send(refuse, item)
     assert refused[0].state == "too-large" and "set1.ipynb is too large; move" in str(refused[0])

@@ -221,6 +221,7 @@ class _Run:
                 raise StudentLost(*spent)
             self.line = self.start()
             self.student = Student(self.line.channel, output_limit=self.limits.output, folder=self.folder)
+            self.student.classes = frozenset(name for step in self.job.steps for name in step.classes)
             self.fresh, self.processes = True, self.processes + 1
             self.greet()
             for index in range(self.done):

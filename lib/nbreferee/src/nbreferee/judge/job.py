@@ -67,6 +67,8 @@ class Step:
     asks : names that an answer is asked for: those that the instructor's own solution binds, and those that the
         cell's metadata list under ``asks``. Tests take them from the student, and no other names.
     imports : the import statements of the instructor's own solution, a line each: modules are not the student's.
+    classes : names that the instructor's own solution binds to a class, or to an instance of one: what a method of
+        theirs says is an answer. What a method of any other object says of itself is none.
     untouched : whether an answer is as it was handed out: a test of it does not fail, it is not answered.
     """
 
@@ -80,6 +82,7 @@ class Step:
     asks: tuple = ()
     changes: bool = False
     imports: str = ""
+    classes: tuple = ()
     untouched: bool = False
 
 
@@ -106,7 +109,8 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> "Job":
         tree = json.loads(text)
-        steps = tuple(Step(**step | {k: tuple(step[k]) for k in ("needs", "asks")}) for step in tree["steps"])
+        names = ("needs", "asks", "classes")
+        steps = tuple(Step(**step | {name: tuple(step[name]) for name in names}) for step in tree["steps"])
         return cls(steps, RunLimits(**tree["limits"]), tuple(tree["packages"]))
 
     @property
@@ -149,6 +153,20 @@ def _imports(source):
     return "\n".join(ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom))
 
 
+def _classes(source):
+    """The names at the top level of a cell that are classes, or are bound to what a call of one of these returns."""
+    try:
+        body = ast.parse(plain(source)).body
+    except UNREADABLE:
+        return ()
+    found = [node.name for node in body if isinstance(node, ast.ClassDef)]
+    for node in body:
+        made = isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.func
+        if isinstance(made, ast.Name) and made.id in found:
+            found += [target.id for target in node.targets if isinstance(target, ast.Name)]
+    return tuple(found)
+
+
 def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | None = None, packages=()) -> Job:
     """Make the job of one submission.
 
@@ -175,7 +193,8 @@ def plan(template: nbformat.NotebookNode, answers: Answers, limits: RunLimits | 
             listed = cell.metadata.get("nbreferee", {}).get("asks", ())
             asks = tuple(dict.fromkeys([*bound(cell.source, imports=False), *listed]))
             mine, left = answers.cells.get(name) or "", name in answers.unanswered
-            steps.append(Step(ANSWER, name, mine, asks=asks, imports=_imports(cell.source), untouched=left))
+            solved = {"asks": asks, "imports": _imports(cell.source), "classes": _classes(cell.source)}
+            steps.append(Step(ANSWER, name, mine, untouched=left, **solved))
         elif kind == GIVEN:
             steps.append(Step(GIVEN, name, cell.source))
         elif kind == TEST:

@@ -78,6 +78,8 @@ def _words(value, limit, plugins):
         return str(value) if value.bit_length() < 200 else "a large int"
     if value is None or kind is bool or isinstance(value, np.generic | complex):
         return str(value)
+    if kind.__module__ in ("datetime", "decimal", "fractions"):
+        return str(value)
     for plugin in plugins:
         if (told := plugin.words(value, limit)) is not None:
             return _elements(*told)

@@ -279,7 +279,8 @@ class _Writer:
         raise CodecError(f"cannot send a value of type {kind_name(value)}: {why}")
 
     def put(self, value, *parts):
-        self.size += sum(map(len, parts))
+        for part in parts:
+            self.size += len(part)
         if self.size > self.bounds.bytes:
             self.refuse(value, f"the message would be longer than {self.bounds.bytes} bytes")
         self.parts.extend(parts)
@@ -466,7 +467,7 @@ def _exhausted(error):
 class _Reader:
     def __init__(self, data, registry, bounds):
         self.data, self.view, self.registry, self.bounds = data, memoryview(data), registry, bounds
-        self.at, self.items = 0, bounds.items
+        self.at, self.size, self.items = 0, len(data), bounds.items
 
     def fail(self, at, why):
         raise CodecError(f"malformed at byte {at}: {why}")
@@ -474,17 +475,20 @@ class _Reader:
     def skip(self, n):
         """Go over the next ``n`` bytes, and return where they begin."""
         at, end = self.at, self.at + n
-        if end > len(self.data):
-            self.fail(at, f"{n} bytes are announced, {len(self.data) - at} are left")
+        if end > self.size:
+            self.fail(at, f"{n} bytes are announced, {self.size - at} are left")
         self.at = end
         return at
 
     def take(self, n):
-        at = self.skip(n)
-        return self.data[at : self.at]
+        at, end = self.at, self.at + n
+        if end > self.size:
+            self.skip(n)
+        self.at = end
+        return self.data[at:end]
 
     def length(self):
-        return _length.unpack(self.take(4))[0]
+        return int.from_bytes(self.take(4), "big")
 
     def read(self, depth=0, key=False):
         at = self.at
@@ -523,10 +527,8 @@ class _Reader:
         if depth >= self.bounds.depth:
             self.fail(at, f"containers are nested deeper than {self.bounds.depth}")
         n = per * (self.length() if n is None else n)
-        if n > min(self.items, len(self.data) - self.at):
-            self.fail(
-                at, f"{n} values are announced, {len(self.data) - self.at} bytes and {self.items} values are left"
-            )
+        if n > min(self.items, self.size - self.at):
+            self.fail(at, f"{n} values are announced, {self.size - self.at} bytes and {self.items} values are left")
         return [self.read(depth + 1, key or (per == 2 and i % 2 == 0)) for i in range(n)]
 
     def distinct(self, at, keys, built):

@@ -52,7 +52,7 @@ class Values(Plugin):
         except Garbled:
             raise
         except Exception as error:
-            raise Garbled(f"no value of pandas: {type(error).__name__}") from None
+            raise Garbled(f"no value of pandas: {error}"[:200]) from None
 
     def nbytes(self, value):
         if isinstance(value, pd.RangeIndex):
@@ -96,10 +96,18 @@ def _told(value, exact):
     for kind, tell in _TELL.items():
         if type(value) is kind or (not exact and isinstance(value, kind)):
             try:
-                return tell(value)
-            except _Beyond:
+                told = tell(value)
+                _rebuilt(told)  # or the other side could not make sense of it
+                return told
+            except Exception:
                 return None
     return None
+
+
+def _rebuilt(told):
+    if type(told) is tuple:
+        return tuple(map(_rebuilt, told))
+    return _BUILT[told.parts[0]](*map(_rebuilt, told.parts[1:])) if type(told) is _Told else told
 
 
 def _tell_frame(value):
@@ -133,7 +141,7 @@ def _tell_array(value):
         codes = np.array(value.codes, dtype=np.int64)
         return _Told("array", "categories", codes, bool(dtype.ordered), _tell_index(dtype.categories))
     if isinstance(dtype, pd.PeriodDtype):
-        return _Told("array", "periods", value.asi8, dtype.freq.freqstr)
+        return _Told("array", "periods", value.asi8, str(dtype).removeprefix("period[").rstrip("]"))
     if isinstance(dtype, pd.IntervalDtype):
         return _Told("array", "intervals", _tell_index(value.left), _tell_index(value.right), dtype.closed)
     if str(dtype) in _MASKED:
@@ -141,6 +149,8 @@ def _tell_array(value):
         return _Told("array", "masked", str(dtype), value.to_numpy(dtype.numpy_dtype, na_value=0), missing)
     if isinstance(dtype, pd.StringDtype):
         return _tell_strings(value)
+    if isinstance(value, pd.arrays.NumpyExtensionArray):
+        dtype = dtype.numpy_dtype
     if not isinstance(dtype, np.dtype):
         raise _Beyond
     plain = value.to_numpy()
