@@ -48,6 +48,23 @@ def main(channel, start):
         channel.send(json.dumps(answer).encode(), 5)
 
 
+def converse(channel, start):
+    """A grader that has cells run by the agent, and lines of its own beside them; it answers with the first error."""
+    from nbreferee.rpc.files import Shared
+    from nbreferee.rpc.student import Student
+
+    line = start()
+    student = Student(line.channel, folder=Shared(os.getcwd()))
+    for where, source in json.loads(channel.receive(60)):
+        try:
+            error = student.cell(source, "cell").error if where == "answer" else exec(source, {"student": student})
+        except Exception as raised:
+            error = repr(raised)
+        if error:
+            break
+    channel.send(json.dumps([where, source, error]).encode(), 10)
+
+
 def cycles(start, count):
     """Start and kill; the number of descriptors before and after."""
     start().close()

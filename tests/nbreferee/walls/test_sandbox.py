@@ -392,6 +392,26 @@ def test_a_test_imports_only_modules_that_are_given(grader):
     assert not {"", ".", "/tmp/work"} & set(grader("search_path")) and "/given" in grader("search_path")
 
 
+CONVERSATION = [
+    ("answer", "import helper\nassert open('data/d.csv').read() == '1,2' and helper.VALUE == 7"),
+    ("answer", "open('data/mine.txt', 'w').write('mine')"),
+    ("test", "import helper\nassert open('data/d.csv').read() == '1,2' and helper.VALUE == 7"),
+    ("test", "assert open('data/mine.txt').read() == 'mine'\nopen('seen.txt', 'w').write('seen')"),
+    ("answer", "assert open('seen.txt').read() == 'seen'"),
+    ("answer", "%%writefile own.py\nVALUE = 8"),
+    ("answer", "import own\nassert own.VALUE == 8\n%matplotlib inline"),
+    ("test", "import importlib.util\nassert importlib.util.find_spec('own') is None"),
+    ("answer", "!pip --version\ninput"),
+]
+
+
+def test_answers_and_tests_share_files_behind_the_walls(assignment):
+    names = {"grader": "attacks:converse", "student": "nbreferee.rpc.agent:serve"}
+    with Zygote(policy=Policy(beside=str(assignment)), **names) as zygote, zygote.grader(30) as line:
+        line.channel.send(json.dumps(CONVERSATION).encode(), 5)
+        assert json.loads(line.channel.receive(60)) == [*CONVERSATION[-1], None]
+
+
 def test_many_given_files_do_not_take_the_room_of_answers(assignment):
     for n in range(3000):
         (assignment / "data" / f"{n}.txt").touch()
