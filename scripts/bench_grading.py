@@ -260,7 +260,7 @@ def stages(root, name):
         setattr(owner, attribute, timing)
 
     for owner, attribute, title in (
-        (submission.Reader, "read", "supervisor: read and check the submission"),
+        (submission.Inbox, "read", "supervisor: read and check the submission"),
         (batch, "write_request", "supervisor: write the request"),
         (batch, "read_reply", "supervisor: read and check the reply"),
         (store.Store, "put", "supervisor: keep the result"),

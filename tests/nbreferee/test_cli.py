@@ -71,6 +71,14 @@ def test_help_names_the_cures(command):
     assert "Exit codes: 0 all is done; 1 " in command("--help")[1]
 
 
+def test_check_warns_of_a_test_that_lets_the_answer_judge_itself(root, command):
+    path = root / "source/toy/toy.ipynb"
+    path.write_text(path.read_text().replace("assert double(3) == 6", "assert double(3).__eq__(6)"))
+    code, out, _ = command("check", "toy")
+    assert code == 0 and "toy: toy is sound" in out
+    assert "toy: double_test-shown, line 1: `double(3).__eq__(6)` has what the answer returned give the verdict" in out
+
+
 def test_an_export_says_who_waits_for_a_mark(root, command, tmp_path):
     submit(root, "ada", GOOD | {"proof_text": "By distributivity."})
     submit(root, "bob")

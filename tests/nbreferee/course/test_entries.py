@@ -65,7 +65,7 @@ def test_a_gradebook_that_is_asked_for_is_not_left_out(tmp_path, without, one_en
         grade(tmp_path, course=course)
 
 
-@pytest.mark.parametrize("read", [marks.read, marks.roster, lambda db: marks.handed_in(db, "toy")])
+@pytest.mark.parametrize("read", [marks.read_marks, marks.roster, lambda db: marks.handed_in(db, "toy")])
 def test_marks_cannot_be_exported_without_nbgrader(read, without, tmp_path):
     with pytest.raises(GradebookError, match="the gradebook wants nbgrader"):
         read(f"sqlite:///{tmp_path}/gradebook.db")

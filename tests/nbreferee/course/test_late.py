@@ -309,6 +309,10 @@ def test_a_penalty_is_entered_and_shown(root):
         zone = None
 
         @staticmethod
+        def due(student, assignment):
+            return None
+
+        @staticmethod
         def penalty(student, assignment, submitted_at, score, max_score):
             overdue = submitted_at > dt.datetime(2026, 1, 5)
             return (score * 0.25, "A day late.") if overdue else (0.0, "On time.")
@@ -350,3 +354,15 @@ def test_who_is_late_by_the_time_of_a_file_is_told_so(root):
     assert "The time of the newest file, for there is no timestamp.txt." in got["bob"].notes
     assert sum("which is no time" in note for note in got["mia"].notes) == 1
     assert not any("newest file" in note for note in got["ada"].notes)
+
+
+def test_an_early_claim_beside_a_later_file_is_for_the_instructors_eye(root):
+    due = dt.datetime.now(dt.UTC).replace(tzinfo=None, microsecond=0) - dt.timedelta(days=9)
+    rules = late.parse({"zone": "UTC", "assignments": {"toy": {"due": due, "percent": 10}}})
+    for student, days in (("early", -1), ("late", 1), ("old", -9999)):
+        submit(root, student, stamp=f"{due + dt.timedelta(days=days)} UTC")
+    submit(root, "none")
+    got = by_student(grade(root, rules=rules))
+    assert {who: bool(row.penalty) for who, row in got.items()} == {"early": 0, "late": 1, "old": 1, "none": 1}
+    noted = {who for who, row in got.items() if any(late.doubtful(note) for note in row.notes)}
+    assert noted == {"early", "old"}

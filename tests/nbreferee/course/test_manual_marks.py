@@ -59,7 +59,7 @@ def test_a_mark_that_waits_still_waits_after_an_upload_that_cannot_be_read(root)
     submit(root, "ada", text="{")
     row = grade(root)[0]
     assert (row.state, row.total, row.to_mark) == ("not-json", 0.0, 2.0)
-    assert export.read(folder(root).gradebook).marks["ada", "toy"].state == "needs manual grading"
+    assert export.read_marks(folder(root).gradebook).marks["ada", "toy"].state == "needs manual grading"
     submit(root, "ada", {"proof_text": "Second."})
     row = grade(root)[0]
     assert (row.total, row.to_mark) == (0.0, 2.0)
@@ -94,7 +94,7 @@ def test_a_submission_that_cannot_be_graded_lets_earlier_marks_wait(root):
     submit(root, "bob", GOOD | {"proof_text": "First."}, words="# CRASH")
     submit(root, "new", words="# CRASH")
     assert [row.state for row in grade(root)] == ["broken"] * 3
-    marks = export.read(folder(root).gradebook).marks
+    marks = export.read_marks(folder(root).gradebook).marks
     waits = {who: {e.name for e in marks[who, "toy"].exercises if e.points is None} for who in ("ada", "bob")}
     tests = {"double_test-shown", "double_test-hidden", "square_test"}
     assert waits == {"ada": tests | {"proof_text"}, "bob": tests}

@@ -68,7 +68,7 @@ def gradebook(tmp_path_factory):
 
 def test_the_gradebook_is_read_and_not_written(gradebook):
     before = hashlib.sha256(gradebook.read_bytes()).digest()
-    marks = gradebooks.read(f"sqlite:///{gradebook}")
+    marks = gradebooks.read_marks(f"sqlite:///{gradebook}")
     assert [s.id for s in marks.students] == ["ada", "bob", "eve"] and marks.possible == {"set1": 12.0}
     ada = marks.marks["ada", "set1"]
     assert (ada.state, ada.points, ada.penalty) == ("marked", 8.0, 1.5)  # 2 + 2 + 5.5 - 1.5
@@ -104,14 +104,14 @@ def test_a_mark_that_is_no_number_stops_the_export(gradebook, tmp_path):
         db.execute("update grade set auto_score = 9e999, manual_score = null")
     db.close()
     with pytest.raises(ExportError, match="is inf, which is no number; grade it again"):
-        gradebooks.read(f"sqlite:///{copy}")
+        gradebooks.read_marks(f"sqlite:///{copy}")
 
 
 @pytest.mark.parametrize("url", ["sqlite:///nowhere.db", "what", "sqlite:///{no_db}"])
 def test_what_is_no_gradebook_is_said(tmp_path, url):
     (tmp_path / "x.db").write_text("no database, but long enough to be looked at" * 99)
     with pytest.raises(ExportError, match=r"; (check|write)"):
-        gradebooks.read(url.format(no_db=tmp_path / "x.db"))
+        gradebooks.read_marks(url.format(no_db=tmp_path / "x.db"))
     assert not (tmp_path / "nowhere.db").exists()
 
 

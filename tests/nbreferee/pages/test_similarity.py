@@ -8,7 +8,7 @@ import pytest
 
 from nbreferee.intake.answers import Answers, Own
 from nbreferee.pages import similarity
-from nbreferee.pages.similarity import Settings, compare, from_answers, page
+from nbreferee.pages.similarity import Thresholds, compare, from_answers, page
 
 ADA = '''
 def centre(points):
@@ -109,6 +109,6 @@ def test_the_page_is_safe_and_the_table_defused(tmp_path):
     assert rows[1][:5] == ["q<b>", "'=1", "ada", "1", "1"]
 
 
-def test_wrong_settings_are_refused():
+def test_wrong_thresholds_are_refused():
     with pytest.raises(ValueError, match="cannot be used"):
-        Settings(share=0)
+        Thresholds(share=0)

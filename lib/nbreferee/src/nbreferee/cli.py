@@ -331,7 +331,7 @@ class _Bar:
 
 
 def _check(options):
-    from .course.trial import check_marks, ways
+    from .course.trial import check_marks, doubts, ways
 
     course, failed = _course(options), False
     options.unsafe = options.unsafe or not abilities()  # what is run here is the instructor's own
@@ -340,7 +340,7 @@ def _check(options):
             for book, path in course.notebooks(name).items():
                 source = read_source(path)
                 wrong = check_marks(source, course.settings, pool(name).run)
-                for sentence in wrong:
+                for sentence in (*wrong, *doubts(source, course.settings)):
                     print(f"{name}: {sentence}")
                 failed = failed or bool(wrong)
                 points = ways(source)
@@ -368,14 +368,14 @@ def _doctor(options):
 
 def _export(options):
     from .export.canvas import canvas
-    from .export.marks import read
+    from .export.marks import read_marks
     from .export.moodle import moodle, moodle_import
     from .export.tables import long, wide
     from .export.worksheet import mapping
     from .pages.tables import write
 
     names = options.assignment or None
-    marks = read(_course(options).gradebook, names)
+    marks = read_marks(_course(options).gradebook, names)
     ids = mapping(options.ids) if options.ids else None
     choice = {"missing": options.missing, "waiting": options.waiting}
     if options.form in ("canvas", "moodle"):
@@ -403,7 +403,7 @@ def _similar(options):
     from .pages import similarity
 
     course = _course(options)
-    settings = similarity.Settings(share=options.share)
+    thresholds = similarity.Thresholds(share=options.share)
     books, odd = course.notebooks(options.name), 0
     for book, path in books.items():
         template, submitted = read_source(path), {}
@@ -414,7 +414,7 @@ def _similar(options):
                 submitted[found.student] = answers(gate.admit(found).notebook, template)
             except Refused:
                 odd += 1
-        report = similarity.compare(similarity.from_answers(submitted), similarity.given(template), settings)
+        report = similarity.compare(similarity.from_answers(submitted), similarity.given(template), thresholds)
         reports = _reports(course)
         stem = f"{options.name}-{book}-similar" if len(books) > 1 else f"{options.name}-similar"
         similarity.table(report, reports / f"{stem}.csv")

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 from ..errors import NbrefereeError
 
-__all__ = ["Bookless", "Entry", "GradebookError", "Written", "bounded", "has_nbgrader", "require_nbgrader"]
+__all__ = ["Bookless", "Entry", "GradebookError", "Written", "capped_penalty", "has_nbgrader", "require_nbgrader"]
 
 
 class GradebookError(NbrefereeError):
@@ -87,7 +87,7 @@ def require_nbgrader() -> None:
         raise GradebookError("the gradebook wants nbgrader; install it with: pip install 'nbreferee[nbgrader]'")
 
 
-def bounded(penalty: float | None, total: float) -> float | None:
+def capped_penalty(penalty: float | None, total: float) -> float | None:
     """A penalty for lateness as nbgrader keeps it: at most the points that there are, and None for nothing."""
     if penalty is None or not math.isfinite(penalty):
         return None
@@ -129,7 +129,7 @@ class Bookless:
         if entry.penalty is not None:
             total = sum(score for name, score in scores.items() if name not in waiting)
             penalty, sentence = entry.penalty(total, sum(possible.values()))
-            penalty = bounded(penalty, total)
+            penalty = capped_penalty(penalty, total)
         return Written(scores, waiting, {}, {}, penalty or 0.0, sentence or "")
 
     def hold(self, entries: list[Entry]) -> None:

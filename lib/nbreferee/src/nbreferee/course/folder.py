@@ -15,7 +15,7 @@ from .files import BatchError, in_words, put, reading, writing
 from .settings import Settings, load
 from .template import Template
 
-__all__ = ["CourseFolder", "in_our_path", "quietly", "reason"]
+__all__ = ["CourseFolder", "in_our_path", "reason", "without_warnings"]
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class CourseFolder:
         if not self._said("course_id", "") and not self.gradebook.startswith("sqlite"):
             config.CourseDirectory.course_id = "default_course"  # with none, nbgrader breaks a foreign key
         config.Exchange.root = str(self.root)  # none is used; nbgrader complains if it cannot write there
-        with quietly(), in_our_path(), writing(release):
+        with without_warnings(), in_our_path(), writing(release):
             release.mkdir(parents=True, exist_ok=True)
             api = NbGraderAPI(CourseDirectory(config=config), config=config)
             api.log.propagate, api.log.handlers = False, []
@@ -181,7 +181,7 @@ class CourseFolder:
 
 
 @contextlib.contextmanager
-def quietly():
+def without_warnings():
     """Without the warnings of nbgrader and what it uses."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

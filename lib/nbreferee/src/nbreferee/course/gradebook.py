@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from nbgrader import api
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from .entries import Entry, GradebookError, Written, bounded
+from .entries import Entry, GradebookError, Written, capped_penalty
 
 __all__ = ["Entry", "GradebookError", "Writer", "Written"]
 
@@ -467,7 +467,7 @@ class _Bulk:
             if entry.penalty is not None:
                 total = sum(score for name, score in scores.items() if name not in waiting)
                 penalty, sentence = entry.penalty(total, sum(most for _, most in book.graded.values()))
-                penalty = bounded(penalty, total)
+                penalty = capped_penalty(penalty, total)
             if before[key] != penalty:
                 changed.append({"row": key, "new_late_submission_penalty": penalty})
             said = {name: text for name, text in said.items() if text}

@@ -26,15 +26,15 @@ class Publication:
 
     Parameters
     ----------
-    reader : a `nbreferee.course.submission.Reader`.
+    inbox : a `nbreferee.course.submission.Inbox`.
     store, writer : where results and marks are kept.
     force : write files anew that stand there.
     """
 
-    def __init__(self, reader, store, writer, force: bool):
-        self.reader, self.store, self.writer, self.force = reader, store, writer, force
-        self.name, self.course, self.rules = reader.name, reader.course, reader.rules
-        self.records = {book: store.published(self.name, book) for book in reader.templates}
+    def __init__(self, inbox, store, writer, force: bool):
+        self.inbox, self.store, self.writer, self.force = inbox, store, writer, force
+        self.name, self.course, self.rules = inbox.name, inbox.course, inbox.rules
+        self.records = {book: store.published(self.name, book) for book in inbox.templates}
         self.entered, self.held = [], []
 
     def path(self, step: str, item: Submission):
@@ -84,7 +84,7 @@ class Publication:
         item.row.cached = before.key == item.key
         page, notebook = self.path("feedback", item), self.path("autograded", item)
         if before.key != item.key or not there(page):
-            put(page, feedback.refused(self.reader.heading(item), str(refusal)))
+            put(page, feedback.refused(self.inbox.heading(item), str(refusal)))
         with writing(notebook):
             notebook.unlink(missing_ok=True)
         self._enter(item, Entry(item.found.student, self.name, item.found.name, refused=True))

@@ -19,7 +19,7 @@ from .folder import CourseFolder
 from .publication import Publication
 from .rows import Row, needs_eye
 from .store import Store, StoreError
-from .submission import Reader
+from .submission import Inbox
 from .template import exercise_of, read_source
 
 __all__ = [
@@ -86,10 +86,10 @@ def grade_assignment(
         writer = course.writer(name)
         stack.callback(writer.close)
         store = stack.enter_context(Store(course.state / "results.db"))
-        reader = Reader(course, name, rules, title or name)
+        inbox = Inbox(course, name, rules, title or name)
         if pool is None:
             pool = stack.enter_context(_local(course, name, workers))
-        return Round(reader, store, Publication(reader, store, writer, force), pool, force, progress).run()
+        return Round(inbox, store, Publication(inbox, store, writer, force), pool, force, progress).run()
 
 
 def _local(course, name, workers):
@@ -101,17 +101,17 @@ def _local(course, name, workers):
 class Round:
     """The way of all submissions of an assignment: read, sent to the pool, landed, made public, reported."""
 
-    def __init__(self, reader, store, public, pool, force, progress):
-        self.reader, self.store, self.public, self.pool = reader, store, public, pool
+    def __init__(self, inbox, store, public, pool, force, progress):
+        self.inbox, self.store, self.public, self.pool = inbox, store, public, pool
         self.force, self.progress = force, progress
         self.flying, self.rows, self.total = {}, [], 0
 
     def run(self):
-        founds, seen = self.reader.founds(), set()
+        founds, seen = self.inbox.founds(), set()
         self.total = len(founds)
         try:
             for found in founds:
-                self.take(self.reader.open(found), seen)
+                self.take(self.inbox.open(found), seen)
                 self.reap(most=AHEAD * self.pool.workers + self.pool.workers)
             self.land_all()
             self.flush()
@@ -119,7 +119,7 @@ class Round:
         except KeyboardInterrupt:
             self.save()
             text = (
-                f"stopped: {len(self.rows)} of {self.total} submissions of {self.reader.name} are finished and kept; "
+                f"stopped: {len(self.rows)} of {self.total} submissions of {self.inbox.name} are finished and kept; "
                 "give the command again to go on"
             )
             raise Stopped(text, self.rows) from None
@@ -145,7 +145,7 @@ class Round:
             return self.done(item)
         seen.add(who)
         try:
-            self.reader.read(item)
+            self.inbox.read(item)
         except Refused as refusal:
             return self.refuse(item, refusal)
         except Exception as error:  # whatever a stranger's file does to a parser, the others go on
@@ -154,14 +154,14 @@ class Round:
         if reply is not None and _fits(reply.result, item):
             item.row.cached = True
             return self.publish(item, reply)
-        result = None if self.force else self.store.ran(item.key, item.found.student, self.reader.name)
+        result = None if self.force else self.store.ran(item.key, item.found.student, self.inbox.name)
         item.row.cached = result is not None and _fits(result, item)  # then it is only rendered anew
         self.send(item, result=result if item.row.cached else None)
 
     def send(self, item, *, page=False, **more):
         """Hand a submission to the pool, or its result, of which notebook and page are rendered, or the page alone."""
         try:
-            message = write_request(self.reader.request(item, **more))
+            message = write_request(self.inbox.request(item, **more))
         except MessageError as error:
             if page:
                 return self.unrendered(item, error)
@@ -198,7 +198,7 @@ class Round:
             if test.state == "broken":
                 why = f"The test {test.name} is at fault, no mark was given: {in_words(test.message)}"
                 return self.broken(item, why)
-        self.store.put(item.key, item.found.student, self.reader.name, reply)
+        self.store.put(item.key, item.found.student, self.inbox.name, reply)
         self.publish(item, reply)
 
     def publish(self, item, reply):

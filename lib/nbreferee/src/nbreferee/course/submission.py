@@ -16,7 +16,7 @@ from .rows import Row
 from .store import key_of
 from .template import Template, exercise_of
 
-__all__ = ["Reader", "Submission"]
+__all__ = ["Inbox", "Submission"]
 
 LOST = ("crashed", "timeout", "memory")
 
@@ -104,7 +104,7 @@ def _stopped(result, left):
             yield f"{test.name}: {test.state}, {in_words(test.message)}"[:200]
 
 
-class Reader:
+class Inbox:
     """Finds and reads the submissions of an assignment, each as what is to be run and kept.
 
     Parameters
@@ -186,7 +186,8 @@ class Reader:
         if not source.startswith(late.CLAIMED):
             item.by_file = source
         unread = item.timestamp is None and os.path.lexists(folder / "timestamp.txt")
-        item.doubt = source if unread or late.doubtful(source) else ""
+        on_time = due is None or moment <= due
+        item.doubt = source if unread or on_time and late.doubtful(source) else ""
 
     def request(self, item: Submission, **more) -> Request:
         """What a grading process is asked about a submission."""

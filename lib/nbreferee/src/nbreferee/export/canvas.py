@@ -33,7 +33,7 @@ def canvas(
     Parameters
     ----------
     template : Canvas's export.
-    marks : from `read`.
+    marks : from `nbreferee.export.marks.read_marks`.
     assignment : its name here.
     column : its name in Canvas, with or without the number in brackets; None: as here.
     ids : {student: SIS Login ID, SIS User ID or ID}, from `mapping`.

@@ -13,7 +13,7 @@ from ..course.entries import require_nbgrader
 from ..errors import NbrefereeError
 from ..intake.notebook import shown
 
-__all__ = ["Exercise", "ExportError", "Mark", "Marks", "Person", "handed_in", "read", "roster", "some"]
+__all__ = ["Exercise", "ExportError", "Mark", "Marks", "Person", "handed_in", "read_marks", "roster", "some"]
 
 STATES = ("marked", "needs manual grading", "not submitted")
 MARKED, WAITING, MISSING = STATES
@@ -186,7 +186,7 @@ def _finite(value, what):
     raise ExportError(f"{what} is {value!r}, which is no number; grade it again")
 
 
-def read(db_url: str, assignments=None) -> Marks:
+def read_marks(db_url: str, assignments=None) -> Marks:
     """Read marks from nbgrader's gradebook, without writing to it.
 
     Parameters

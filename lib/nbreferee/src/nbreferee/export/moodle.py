@@ -34,7 +34,7 @@ def moodle(
     Parameters
     ----------
     template : the worksheet.
-    marks : from `read`.
+    marks : from `nbreferee.export.marks.read_marks`.
     assignment : its name here.
     columns : how another language calls Identifier, Grade, Maximum grade, Grade can be changed, Email address,
         ID number, Username, and the No below Grade can be changed, as {English: other}.
@@ -112,7 +112,7 @@ def moodle_import(
 
     Parameters
     ----------
-    marks : from `read`.
+    marks : from `nbreferee.export.marks.read_marks`.
     assignments : the names; None: all.
     by : "email" (column Email address) or "id" (column ID number: the student's id).
     ids : {student: what stands in its place}, from `mapping`.

@@ -10,7 +10,7 @@ def wide(marks: Marks, *, missing: str = "empty", waiting: str = "empty") -> lis
 
     Parameters
     ----------
-    marks : from `nbreferee.export.marks.read`.
+    marks : from `nbreferee.export.marks.read_marks`.
     missing, waiting : as in `Marks.given`.
 
     Returns

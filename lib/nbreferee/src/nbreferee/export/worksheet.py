@@ -122,7 +122,7 @@ class Filled:
 
         Parameters
         ----------
-        marks, assignment : from `nbreferee.export.marks.read`, and of which.
+        marks, assignment : from `nbreferee.export.marks.read_marks`, and of which.
         column : where the marks go.
         rows : the places of the rows that stand for somebody.
         known, mails : columns that hold ids, and columns that may hold an e-mail address.

@@ -6,8 +6,8 @@ the released notebook, the instructor's solution or other given texts contain is
 share of the class has in common. An index from fingerprints to students finds the pairs: no two answers are compared
 that share nothing.
 
-Nothing of the students' is run or imported. Of a text longer than `Settings.characters` only the beginning is compared,
-which the page says.
+Nothing of the students' is run or imported. Of a text longer than `Thresholds.characters` only the beginning is
+compared, which the page says.
 """
 
 import builtins
@@ -25,7 +25,7 @@ from ..intake.answers import CODE_STUB, TEXT_STUB
 from ..intake.notebook import shown
 from .tables import write
 
-__all__ = ["OWN", "Pair", "Report", "Settings", "compare", "from_answers", "given", "page", "table"]
+__all__ = ["OWN", "Pair", "Report", "Thresholds", "compare", "from_answers", "given", "page", "table"]
 
 OWN = "own cells"
 FIXED = {*dir(builtins), *keyword.kwlist} - {"_"}  # names that a student does not choose
@@ -53,7 +53,7 @@ CAUTION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Thresholds:
     """How to compare.
 
     Parameters
@@ -196,14 +196,14 @@ def _covered(starts, run, length):
     return np.cumsum(edges[:-1]) > 0
 
 
-def compare(texts: Mapping, boilerplate=(), settings: Settings | None = None) -> Report:
+def compare(texts: Mapping, boilerplate=(), thresholds: Thresholds | None = None) -> Report:
     """Find the pairs of students whose answers share code.
 
     Parameters
     ----------
     texts : {exercise: {student: text}}.
     boilerplate : texts that everyone had; see `given`.
-    settings : how to compare.
+    thresholds : how to compare.
 
     Returns
     -------
@@ -213,17 +213,17 @@ def compare(texts: Mapping, boilerplate=(), settings: Settings | None = None) ->
     --------
     >>> a = "total = 0\\nfor value in values:\\n    total += weight(value) ** 2\\nreturn total / len(values)"
     >>> b = "# mine\\ns = 0\\nfor v in xs:\\n    s += weight(v)**2\\nreturn s / len(xs)"
-    >>> report = compare({"mean": {"ada": a, "bob": b}}, settings=Settings(least=20))
+    >>> report = compare({"mean": {"ada": a, "bob": b}}, thresholds=Thresholds(least=20))
     >>> [(pair.first, pair.second, pair.share) for pair in report.pairs]
     [('ada', 'bob', 1.0)]
     """
-    settings = settings or Settings()
+    thresholds = thresholds or Thresholds()
     memory, pairs, notes, marks = {}, [], [], {}
     handed = set()
     for text in boilerplate:
-        handed.update(_prints(_tokens(text)[0], settings.run, memory))
+        handed.update(_prints(_tokens(text)[0], thresholds.run, memory))
     for exercise in texts:
-        found, more = _exercise(exercise, texts[exercise], handed, memory, settings)
+        found, more = _exercise(exercise, texts[exercise], handed, memory, thresholds)
         pairs += found
         marks.update(found)
         notes += more
@@ -231,16 +231,16 @@ def compare(texts: Mapping, boilerplate=(), settings: Settings | None = None) ->
     return Report(tuple(pairs), tuple(notes), texts, marks)
 
 
-def _exercise(exercise, texts, handed, memory, settings):
+def _exercise(exercise, texts, handed, memory, thresholds):
     """({Pair: marked spans}, sentences) of one exercise."""
-    students, notes, run = sorted(texts), [], settings.run
-    long = [student for student in students if len(texts[student]) > settings.characters]
+    students, notes, run = sorted(texts), [], thresholds.run
+    long = [student for student in students if len(texts[student]) > thresholds.characters]
     if long:
         names = ", ".join(map(shown, long[:5])) + (f" and {len(long) - 5} more" if len(long) > 5 else "")
-        notes.append(f"{shown(exercise)}: only the first {settings.characters} characters were compared of {names}.")
+        notes.append(f"{shown(exercise)}: only the first {thresholds.characters} characters were compared of {names}.")
     seen, prints, places, holders = {}, [], [], defaultdict(list)
     for number, student in enumerate(students):
-        text = texts[student][: settings.characters]
+        text = texts[student][: thresholds.characters]
         if text not in seen:  # equal texts are common: cut them once
             symbols, where = _tokens(text)
             seen[text] = _prints(symbols, run, memory), where
@@ -249,18 +249,18 @@ def _exercise(exercise, texts, handed, memory, settings):
         places.append(where)
         for key in set(mine) - handed:
             holders[key].append(number)
-    limit = max(settings.common_least, int(settings.common * len(students)))
+    limit = max(thresholds.common_least, int(thresholds.common * len(students)))
     rare = {key: np.array(who) for key, who in holders.items() if len(who) <= limit}
     starts = [np.array([n for n, key in enumerate(mine) if key in rare], dtype=np.int64) for mine in prints]
     sizes = [int(_covered(at, run, len(where)).sum()) for at, where in zip(starts, places, strict=True)]
-    small = sum(size < settings.least for size in sizes)
+    small = sum(size < thresholds.least for size in sizes)
     if small:
         notes.append(
-            f"{shown(exercise)}: {small} of {len(students)} answers hold fewer than {settings.least} tokens that are "
+            f"{shown(exercise)}: {small} of {len(students)} answers hold fewer than {thresholds.least} tokens that are "
             "neither given nor common to many; too little to be compared."
         )
     shared = [
-        _shared(mine, at, rare, run, len(where), len(students)) if size >= settings.least else {}
+        _shared(mine, at, rare, run, len(where), len(students)) if size >= thresholds.least else {}
         for mine, at, where, size in zip(prints, starts, places, sizes, strict=True)
     ]
     out = {}
@@ -268,7 +268,7 @@ def _exercise(exercise, texts, handed, memory, settings):
         for second, count in row.items():
             other = shared[second].get(first, 0) if second > first else 0
             shares = count / sizes[first], other / max(1, sizes[second])
-            if min(count, other) >= settings.least and max(shares) >= settings.share:
+            if min(count, other) >= thresholds.least and max(shares) >= thresholds.share:
                 names = students[first], students[second]
                 pair = Pair(exercise, *names, min(count, other), *(round(share, 4) for share in shares))
                 out[pair] = tuple(
