@@ -345,7 +345,9 @@ def _check(options):
                 failed = failed or bool(wrong)
                 points = ways(source)
                 how = ", ".join(f"{points[way]:g} points {way}" for way in sorted(points, reverse=True))
-                if not wrong:
+                if not points:
+                    print(f"{name}: {book} has no tests")
+                elif not wrong:
                     print(f"{name}: {book} is sound: the reference earns all, the untouched version nothing ({how})")
     return int(failed)
 

@@ -187,7 +187,7 @@ class Inbox:
             item.by_file = source
         unread = item.timestamp is None and os.path.lexists(folder / "timestamp.txt")
         on_time = due is None or moment <= due
-        item.doubt = source if unread or on_time and late.doubtful(source) else ""
+        item.doubt = source if unread or (on_time and late.doubtful(source)) else ""
 
     def request(self, item: Submission, **more) -> Request:
         """What a grading process is asked about a submission."""
