@@ -99,24 +99,43 @@ class _Run:
         self.first = True  # the first pass, from top to bottom
 
     def all(self):
+        """Shown tests from top to bottom; then hidden, sandboxed, and costly ones; then those that wait for one."""
         steps = self.job.steps
         hidden = [index for index in self.movable if steps[index].hidden]
         inside = [index for index, step in enumerate(steps) if step.kind == TEST and step.run == SANDBOXED]
-        for index, step in enumerate(steps):
-            if index in self.movable:
-                self.kept[index] = self.trusted.snapshot(), self.seen
-            if step.kind != TEST:
-                self.on_student(index)
-                self.trusted.imports(step.imports)
-                self.trusted.asked |= dict.fromkeys(step.asks, step.name)
-                if step.kind == GIVEN:
-                    self.given(index)
-            elif index not in hidden and index not in inside:
-                self.judge_or_wait(index)
-                if step.hidden:  # which could not be put off; what the cells below print is the student's to read
-                    self.lose()
+        for index in range(len(steps)):
+            self.first_pass(index, later=index in hidden or index in inside)
         self.first = False
-        in_place = hidden and _rebinds(steps)
+        self.judge_hidden(hidden)
+        waiting = self.judge_sandboxed(inside)
+        while self.waiting:
+            index = min(self.waiting, key=self.cost)
+            self.waiting.remove(index)
+            self.judge_alone(index)
+        for index in waiting:
+            self.judge_inside(index)
+        tests = tuple(self.verdicts[step.name] for step in steps if step.kind == TEST)
+        return Result(tests, tuple(self.cells[i] for i in sorted(self.cells)), time.monotonic() - self.began)
+
+    def first_pass(self, index, later):
+        """Run a cell, or judge a test that has its turn now."""
+        step = self.job.steps[index]
+        if index in self.movable:
+            self.kept[index] = self.trusted.snapshot(), self.seen
+        if step.kind != TEST:
+            self.on_student(index)
+            self.trusted.imports(step.imports)
+            self.trusted.asked |= dict.fromkeys(step.asks, step.name)
+            if step.kind == GIVEN:
+                self.given(index)
+        elif not later:
+            self.judge_or_wait(index)
+            if step.hidden:  # which could not be put off; what the cells below print is the student's to read
+                self.lose()
+
+    def judge_hidden(self, hidden):
+        """Judge hidden tests after all shown ones; in their places, if what stands below may have rebound a name."""
+        in_place = hidden and _rebinds(self.job.steps)
         if in_place:
             self.lose()
         for index in hidden:
@@ -124,21 +143,18 @@ class _Run:
             if in_place:
                 self.go_to(index)
             self.judge_or_wait(index)
-        later, undecided = [], {steps[index].name for index in self.waiting}
+
+    def judge_sandboxed(self, inside):
+        """Judge sandboxed tests but for those that need one that waits; these come back."""
+        later, undecided = [], {self.job.steps[index].name for index in self.waiting}
         for index in inside:
-            if undecided & set(steps[index].needs):
+            step = self.job.steps[index]
+            if undecided & set(step.needs):
                 later.append(index)
-                undecided.add(steps[index].name)
+                undecided.add(step.name)
             else:
                 self.judge_inside(index)
-        while self.waiting:
-            index = min(self.waiting, key=self.cost)
-            self.waiting.remove(index)
-            self.judge_alone(index)
-        for index in later:
-            self.judge_inside(index)
-        tests = tuple(self.verdicts[step.name] for step in steps if step.kind == TEST)
-        return Result(tests, tuple(self.cells[i] for i in sorted(self.cells)), time.monotonic() - self.began)
+        return later
 
     def back_to(self, index):
         """Have on the trusted side what there was at a test's place."""
