@@ -66,6 +66,8 @@ def describe(app, what, name, obj, options, lines):
 
     And make a link of each `eq:label` that stands in the book.
     """
+    if not lines:  # nothing is said of it
+        return
     section, told = "", []
     places = app.book_index.places
     link = partial(re.sub, r"(?<![\w`:])eq:[\w-]*\w", lambda m: f":eq:`{m[0]}`" if m[0] in places else m[0])
