@@ -1,0 +1,213 @@
+"""A page is read before it is run: what a reader sees of its code teaches, and the rest is folded under a label."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [path for path in sorted((ROOT / "chapters").rglob("*.ipynb")) if ".ipynb_checkpoints" not in path.parts]
+WIDTH = 88
+CHECK = re.compile(r"\s*(assert\b|check\.)")
+DRAWING = re.compile(r"\s*(fig|ax|axes|plt|viz)\b")
+IMPORT = re.compile(r"(import|from) ")
+# The parts of a page, as CONTRIBUTING.md lists them: what each looks like in the source.
+PARTS = {
+    "a card that says what a reader can do afterwards, needs, and how long it takes": r"\*\*After this page\*\*",
+    "a guess before the answer": r"Before you look",
+    "a common mistake": r"A common mistake",
+    "going deeper, closed": r"\{dropdown\} Going deeper|^#+ Going deeper",
+    "questions to try": r"^## Try it",
+    "what to remember": r"^## In five lines",
+}
+CORE = 2000  # words that a first reading takes at most
+# Pages that are not written in this order yet. The list only gets shorter.
+BEFORE = {
+    "01_introduction/bottleneck",
+    "01_introduction/first_sight",
+    "01_introduction/history",
+    "02_foundations/cost_memory",
+    "02_foundations/general_attention",
+    "02_foundations/notation",
+    "02_foundations/scaling",
+    "02_foundations/scoring_functions",
+    "02_foundations/softmax_numerics",
+    "02_foundations/vectorised",
+    "03_self_attention/comparison",
+    "03_self_attention/equivariance",
+    "03_self_attention/masks",
+    "03_self_attention/patterns",
+    "03_self_attention/self_attention",
+    "03_self_attention/self_attention_cost",
+    "04_multi_head/expressiveness",
+    "04_multi_head/grouped_query",
+    "04_multi_head/head_importance",
+    "04_multi_head/heads_in_minilm",
+    "04_multi_head/multi_head",
+    "04_multi_head/multi_head_cost",
+    "04_multi_head/views",
+    "05_transformer/architecture",
+    "05_transformer/feed_forward",
+    "05_transformer/models",
+    "05_transformer/normalisation",
+    "05_transformer/positions",
+    "05_transformer/relative_positions",
+    "05_transformer/residuals",
+    "06_training/backpropagation",
+    "06_training/decoding",
+    "06_training/distributed",
+    "06_training/dropout",
+    "06_training/losses",
+    "06_training/mixed_precision",
+    "06_training/optimisers",
+    "06_training/schedule",
+    "06_training/spelling",
+    "06_training/stability",
+    "06_training/training_cost",
+}
+
+
+def name(path):
+    return path.relative_to(ROOT / "chapters").with_suffix("").as_posix()
+
+
+def visible(notebook):
+    """The code cells that a reader sees without unfolding anything, with their numbers."""
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "code" and not {"hide-input", "remove-input"} & set(cell.metadata.get("tags", [])):
+            yield number, cell
+
+
+def code_complaints(notebook):
+    """What a reader would see of code that does not teach, one line each."""
+    said = []
+    for number, cell in visible(notebook):
+        for line in cell.source.split("\n"):
+            what = (
+                ("a check", CHECK.match(line)),
+                ("a drawing", DRAWING.match(line)),
+                (f"more than {WIDTH} characters", len(line) > WIDTH),
+            )
+            said += [f"cell {number} shows {kind}: {line.strip()[:60]}" for kind, found in what if found]
+        if cell.source and all(IMPORT.match(line) or not line for line in cell.source.split("\n")):
+            said.append(f"cell {number} shows imports alone")
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "code" and "hide-input" in cell.metadata.get("tags", []):
+            if len(cell.metadata.get("mystnb", {}).get("code_prompt_show", "")) < 8:
+                said.append(f"cell {number} is folded under no label")
+    return said
+
+
+def core(notebook):
+    """The text of the first reading: all that is neither folded nor under Going deeper."""
+    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    text = re.split(r"^#+ Going deeper", text, maxsplit=1, flags=re.M)[0] + "".join(
+        re.findall(r"^## Try it.*", text, flags=re.M | re.S)[:1]
+    )
+    text = re.sub(r"^(:{3,}|`{3,})\{dropdown\}.*?^\1$", "", text, flags=re.M | re.S)
+    return re.sub(r"\$\$.*?\$\$", "", text, flags=re.S)
+
+
+def form_complaints(notebook):
+    """Which parts a page lacks, and whether its first reading is too long."""
+    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    said = [f"there is no part: {part}" for part, mark in PARTS.items() if not re.search(mark, text, re.M)]
+    first = core(notebook)
+    if (words := len(first.split())) > CORE:
+        said.append(f"a first reading takes {words} words, more than {CORE}")
+    if (lemmas := len(re.findall(r"\{prf:lemma\}", first))) > 2:
+        said.append(f"a first reading meets {lemmas} lemmas, more than 2")
+    return said
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_the_code_that_a_reader_sees_teaches(path):
+    assert code_complaints(nbformat.read(path, as_version=4)) == []
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.parent.name != "appendix"], ids=name)
+def test_a_page_has_its_parts(path):
+    said = form_complaints(nbformat.read(path, as_version=4))
+    if name(path) in BEFORE:
+        assert said, "this page has its parts: strike it from BEFORE"
+    else:
+        assert said == []
+
+
+GOOD = """# Title
+
+:::{card}
+**After this page** you can. **You need** nothing. **Time:** 5 minutes.
+:::
+
+:::{dropdown} Before you look: how many?
+Two.
+:::
+
+:::{admonition} A common mistake
+One.
+:::
+
+:::{dropdown} Going deeper: why
+Because.
+:::
+
+## Try it
+
+## In five lines
+"""
+
+
+def page(text=GOOD, code="x = 1", tags=(), label=None):
+    cell = nbformat.v4.new_code_cell(code, metadata={"tags": list(tags)})
+    if label:
+        cell.metadata["mystnb"] = {"code_prompt_show": label}
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text), cell])
+
+
+@pytest.mark.parametrize(
+    ("code", "tags", "label", "said"),
+    [
+        ("x = 1\nassert x", (), None, "shows a check"),
+        ("    check.compare(x, 1)", (), None, "shows a check"),
+        ("fig, ax = plt.subplots()", (), None, "shows a drawing"),
+        ("x = " + "1 + " * 30 + "1", (), None, "more than 88"),
+        ("import numpy as np", (), None, "imports alone"),
+        ("assert x", ["hide-input"], None, "under no label"),
+    ],
+)
+def test_code_that_does_not_teach_is_seen(code, tags, label, said):
+    assert said in "".join(code_complaints(page(code=code, tags=tags, label=label)))
+
+
+def test_folded_code_and_teaching_code_are_welcome():
+    assert code_complaints(page(code="assert x", tags=["hide-input"], label="Checked here: x")) == []
+    assert code_complaints(page(code="axis = 1\nfigure = 2\nchecked = 3")) == []
+
+
+def test_a_page_in_form_is_welcome():
+    assert form_complaints(page()) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("**After this page**", "After", "a card"),
+        ("Before you look", "Look", "a guess"),
+        ("A common mistake", "Note", "a common mistake"),
+        (":::{dropdown} Going deeper", ":::{dropdown} More", "going deeper"),
+        ("## Try it", "## Questions", "questions to try"),
+        ("## In five lines", "## End", "what to remember"),
+        ("## Try it", "word " * 2001 + "\n\n## Try it", "words, more than"),
+        ("## Try it", "```{prf:lemma} A\n```\n" * 3 + "## Try it", "meets 3 lemmas"),
+    ],
+)
+def test_a_page_without_a_part_is_seen(old, new, said):
+    assert old in GOOD
+    assert said in "".join(form_complaints(page(GOOD.replace(old, new, 1))))
+
+
+def test_what_is_folded_costs_no_words():
+    assert form_complaints(page(GOOD.replace("Because.", "word " * 3000))) == []
+    assert form_complaints(page(GOOD + "\n## Going deeper\n\n" + "word " * 3000)) == []
