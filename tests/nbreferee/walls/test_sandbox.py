@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbreferee.walls import sandbox, syscalls
+from nbreferee.walls import namespaces, sandbox, syscalls
 from nbreferee.walls import supervisor as zygote_module
 from nbreferee.walls.doctor import diagnose
 from nbreferee.walls.sandbox import Policy, SandboxError, abilities
@@ -624,7 +624,7 @@ class FakeZygote:
         """Ask for a process and give one."""
         pairs = [socket.socketpair() for _ in range(2)]
         (channel, ours), (leash, warder) = pairs
-        warder.send(sandbox.STARTED.pack(b"+", 7))
+        warder.send(namespaces.STARTED.pack(b"+", 7))
         numbers = array.array("i", [channel.fileno(), leash.fileno()])
         self.there.sendmsg([b"+."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
         channel.close(), leash.close()
@@ -857,7 +857,7 @@ def test_outside_the_outer_wall_nobody_enters():
     if os.statvfs("/").f_flag & os.ST_RDONLY:
         pytest.skip("this machine's own root is read-only")
     with pytest.raises(SandboxError, match="the outer wall is missing"):
-        sandbox.enter(POLICY, 0)
+        namespaces.enter(POLICY, 0)
 
 
 def test_unsafe_works_and_leaves_nothing(tmp_path):

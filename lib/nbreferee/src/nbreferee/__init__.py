@@ -10,7 +10,7 @@ From the ground up, and no import runs the other way:
 
     rpc       codec framing plain plugins torch_values pandas_values links nodes exchange files agent printed shell line raised calls arguments proxies student
               values as bytes, bytes over a line, a conversation
-    walls     sandbox syscalls supervisor fork_server doctor
+    walls     sandbox namespaces syscalls supervisor fork_server doctor
               the walls, the process that forks, what works here
     intake    gate notebook answers flags
               what is let in: files, notebooks, answers

@@ -22,7 +22,8 @@ from collections import Counter
 
 from ..rpc.framing import Channel
 from . import syscalls
-from .sandbox import GIVEN, HOME, STARTED, Policy, SandboxError, close_others, ended, enter, given, lay_out, limit, say
+from .namespaces import STARTED, close_others, ended, enter, lay_out, limit, say
+from .sandbox import GIVEN, HOME, Policy, SandboxError, given
 from .supervisor import Starter
 
 __all__ = ["main"]

@@ -1,9 +1,9 @@
 """Two walls around code that nobody has read.
 
 The *outer wall* is bubblewrap: around the zygote, with the system and the Python environment to read, without network,
-without the gradebook and the submissions. The *inner wall* is `enter`: around every process that the zygote forks, in
-namespaces of its own. What a student's process can reach: itself, Python, the folders of the policy (to read), and some
-scratch space that vanishes with it.
+without the gradebook and the submissions. The *inner wall*, `nbreferee.walls.namespaces`, is around every process that
+the zygote forks, in namespaces of its own. What a student's process can reach: itself, Python, the folders of the
+policy (to read), and some scratch space that vanishes with it.
 
     zygote             behind the outer wall, in a pid namespace that ends with it
       +-- warder         kills, counts memory, says how it ended
@@ -15,14 +15,9 @@ a user namespace. Linux does not hold its root to RLIMIT_NPROC, whatever namespa
 
 import importlib.util
 import json
-import math
 import os
-import resource
-import select
 import shutil
-import signal
 import stat
-import struct
 import subprocess
 import sys
 import sysconfig
@@ -40,7 +35,6 @@ __all__ = [
     "SandboxError",
     "abilities",
     "bubblewrap",
-    "enter",
     "given",
     "outer_wall",
     "visible_paths",
@@ -54,8 +48,6 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/
 SETTINGS = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime")  # below /etc
 DEVICES = ("null", "zero", "full", "random", "urandom")
 USERS = range(60578, 61184)  # nobody's: systemd keeps the ranges on both sides and leaves this one free
-LOOK_S = 0.1  # between two looks at the memory
-STARTED = struct.Struct("!cI")  # what the warder says first; a sentence follows when all is over
 
 
 class SandboxError(NbrefereeError):
@@ -122,16 +114,6 @@ def given(folder: str) -> list[tuple[str, str]]:
             if not name.startswith(".") and not (below == "." and name.endswith(".ipynb")):
                 found.append((os.path.normpath(f"{below}/{name}"), f"{here}/{name}"))
     return sorted(found)
-
-
-def lay_out(files: list, target: str) -> None:
-    """Make a working folder, in which the given files are links, and enter it."""
-    os.mkdir(target)
-    for folder in {os.path.dirname(name) for name, _ in files}:
-        os.makedirs(f"{target}/{folder}", exist_ok=True)
-    for name, path in files:
-        os.symlink(path, f"{target}/{name}")
-    os.chdir(target)
 
 
 # The outer wall.
@@ -306,214 +288,6 @@ def outer_wall(paths, user: int | None, beside: str = "") -> list[str]:
     for top in tops:
         command += ["--ro-bind", f"{beside}/{top}", f"{GIVEN}/{top}"]
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
-
-
-# The inner wall.
-
-
-def enter(policy: Policy | None, leash: int, processor: int | None = None, files: list = ()) -> None:
-    """Go behind the inner wall; for a freshly forked process with one thread.
-
-    The process forks. The caller becomes the warder and never returns; its child, process 1 of a new pid namespace,
-    returns when all is closed. The warder kills the child when its end of the leash says anything or is closed by the
-    other side, or when the memory is used up, and writes to it: first `STARTED`, at last how the child ended.
-
-    Parameters
-    ----------
-    policy : the limits; None for a process that runs no student's code, which gets the namespaces alone.
-    leash : a descriptor of a stream socket.
-    processor : the only one that the child, and all that it starts, may use; None for as many as the caller.
-    files : the given files, as `given` lists them, that the working folder is to have.
-
-    Raises
-    ------
-    SandboxError : a wall did not close; the process must end.
-    """
-    if not os.statvfs("/").f_flag & os.ST_RDONLY:
-        raise SandboxError("the outer wall is missing; start this process by nbreferee.walls.supervisor.Zygote")
-    user, group = os.getuid(), os.getgid()
-    try:
-        syscalls.prctl(syscalls.DUMPABLE, 1)  # or the files below would belong to root
-        syscalls.unshare("user", "mount", "pid", "net", "ipc")
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-            _write(f"/proc/self/{name}", text)
-        _write("/proc/sys/user/max_user_namespaces", "0")
-        syscalls.prctl(syscalls.DUMPABLE, 0)
-    except OSError as error:
-        raise SandboxError(f"{error.strerror}; run `nbreferee doctor`") from None
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(theirs)
-        _ward(child, leash, ours, policy)
-    os.close(ours)
-    os.close(leash)
-    try:
-        _settle(policy, processor, files)
-    except OSError as error:
-        os.write(theirs, f"sandbox: {error.strerror or error}; run `nbreferee doctor`".encode())
-        os._exit(1)
-    os.write(theirs, b"+")
-    os.close(theirs)
-
-
-def _write(path, text):
-    try:
-        with open(path, "w") as file:
-            file.write(text)
-    except OSError as error:
-        raise OSError(error.errno, f"{path}: {os.strerror(error.errno)}") from None
-
-
-def _settle(policy, processor, files):
-    """Everything that the child does before it may run a stranger's code."""
-    if processor is not None:  # the filter of system calls makes it last
-        os.sched_setaffinity(0, [processor])
-    os.setsid()  # or kill(0, 9) would reach the warder, which is in the same group
-    syscalls.die_with_parent()
-    syscalls.mount("none", "/", None, syscalls.REC | syscalls.PRIVATE)
-    _scratch(policy.scratch_bytes if policy else 1 << 30, len(files))
-    syscalls.mount("proc", "/proc", "proc", syscalls.NOSUID | syscalls.NODEV | syscalls.NOEXEC)
-    lay_out(files, WORK)
-    syscalls.prctl(syscalls.DUMPABLE, 1)  # for a student it stays so: the warder reads how much memory it holds
-    _write("/proc/self/oom_score_adj", "1000" if policy else "500")
-    if policy is None:
-        syscalls.prctl(syscalls.DUMPABLE, 0)
-    syscalls.capabilities_away()
-    limit(policy)
-    if syscalls.FILTERED:
-        syscalls.filter_calls()
-
-
-def _scratch(size, links):
-    """A file system in memory over /tmp; what the policy shows below /tmp is laid on top of it again."""
-    with open("/proc/self/mountinfo") as file:
-        below = [line.split()[4] for line in file]
-    below = [(path, os.open(path, os.O_PATH)) for path in below if path.startswith(f"{SCRATCH}/") and "\\" not in path]
-    data = f"size={size},nr_inodes={min(size >> 12, 1 << 14) + 16 + 2 * links},mode=700"
-    syscalls.mount("tmpfs", SCRATCH, "tmpfs", syscalls.NOSUID | syscalls.NODEV, data)
-    for path, handle in below:
-        source = f"/proc/self/fd/{handle}"
-        if os.path.isdir(source):
-            os.makedirs(path, exist_ok=True)
-        else:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            open(path, "a").close()
-        syscalls.mount(source, path, None, syscalls.BIND | syscalls.REC)
-        os.close(handle)
-    os.makedirs(HOME, exist_ok=True)
-    shared = f"{SCRATCH}/.shm"
-    os.mkdir(shared)
-    syscalls.mount(shared, "/dev/shm", None, syscalls.BIND)
-
-
-def limit(policy: Policy | None) -> None:
-    """Set the limits of this process and all that it starts."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if policy is None:
-        return
-    limits = {"FSIZE": policy.file_bytes, "NOFILE": policy.open_files, "CPU": policy.cpu_s}
-    if sys.platform == "linux":
-        with open("/proc/self/statm") as file:
-            mapped = int(file.read().split()[0]) * resource.getpagesize()
-        limits |= {"AS": mapped + policy.memory_bytes, "NPROC": policy.processes + 1, "MSGQUEUE": 0}  # 1: the warder
-    for name, value in limits.items():
-        kind = getattr(resource, f"RLIMIT_{name}")
-        most = resource.getrlimit(kind)[1]
-        value = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(kind, (value, value))
-
-
-def _ward(child, leash, told, policy):
-    """The warder's whole life."""
-    try:
-        own = {leash, told, 2}
-        close_others(own)
-        handle = os.pidfd_open(child)
-        word = os.read(told, 500)
-        if word != b"+":
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            say(leash, word or b"sandbox: the process ended before it was ready; the machine may be out of memory")
-            return
-        os.close(told)
-        say(leash, STARTED.pack(b"+", child))
-        say(leash, _watch(child, leash, handle, policy).encode())
-    except BaseException as error:  # whatever it is: nobody is above to catch it
-        os.kill(child, signal.SIGKILL)
-        say(leash, f"sandbox: the warder failed ({type(error).__name__}: {error})".encode())
-    finally:
-        os._exit(0)
-
-
-def _watch(child, leash, handle, policy):
-    """Wait for a child's end, or bring it about; say how it ended."""
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    poll.register(leash, select.POLLIN)
-    most = policy.memory_bytes + _held(math.inf) if policy else None
-    reason = None
-    while True:
-        ready = {number for number, _ in poll.poll(None if most is None else int(LOOK_S * 1000))}
-        if most is not None and not ready and (held := _held(most)) > most:
-            reason = f"memory: its processes held {held >> 20} MiB together, and {most >> 20} were allowed"
-        if leash in ready or reason:
-            os.kill(child, signal.SIGKILL)
-            break
-        if handle in ready:
-            break
-    _, status = os.waitpid(child, 0)  # returns when the whole pid namespace is empty
-    return reason or ended(status)
-
-
-def ended(status: int) -> str:
-    """A wait status in words."""
-    code = os.waitstatus_to_exitcode(status)
-    return f"exit {code}" if code >= 0 else f"signal {-code}"
-
-
-def _held(enough):
-    """Bytes of memory that all processes of the namespace hold. Not exact while it is below ``enough``."""
-    numbers = [name for name in os.listdir("/proc") if name.isdecimal()]
-    resident = {name: _resident(name) for name in numbers}
-    if sum(resident.values()) <= enough:
-        return sum(resident.values())
-    return sum(_share(name, resident[name]) for name in numbers)
-
-
-def _resident(name):
-    try:
-        with open(f"/proc/{name}/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-    except (OSError, IndexError):
-        return 0
-
-
-def _share(name, otherwise):
-    """The process's memory, pages that n processes share counted as 1/n."""
-    try:
-        with open(f"/proc/{name}/smaps_rollup") as file:
-            return next(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
-    except (OSError, StopIteration):
-        return otherwise
-
-
-def say(leash: int, text: bytes) -> None:
-    """Write to the owner of a leash."""
-    try:
-        os.write(leash, text)
-    except OSError:
-        pass  # nobody listens any more
-
-
-def close_others(keep) -> None:
-    """Close all descriptors but these."""
-    low = 0
-    for number in sorted(keep):
-        if low < number:  # closerange(0, 0) closes everything
-            os.closerange(low, number)
-        low = number + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
 
 
 # What this machine can do.

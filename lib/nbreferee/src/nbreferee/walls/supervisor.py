@@ -18,7 +18,8 @@ import weakref
 
 from ..errors import NbrefereeError
 from ..rpc.framing import Channel
-from .sandbox import HOME, SCRATCH, STARTED, Policy, SandboxError, abilities, ordinary_user, outer_wall, visible_paths
+from .namespaces import STARTED
+from .sandbox import HOME, SCRATCH, Policy, SandboxError, abilities, ordinary_user, outer_wall, visible_paths
 
 __all__ = ["Line", "Starter", "Zygote", "ZygoteError"]
 
