@@ -397,6 +397,33 @@ def test_objects_are_dropped_when_the_test_forgets_them(there):
     assert there.value("alive") is True and kept() == 0
 
 
+def test_a_message_that_is_refused_keeps_no_object(there):
+    there.run("loop = []\nloop.append(loop)\ndef f(): return [lambda: 0 for _ in range(900)], loop")
+    there.run("def g(): return lambda: 5")
+    for _ in range(12):
+        with pytest.raises(StudentError, match="contains itself"):
+            there.value("f")()
+    assert there.value("g")()() == 5
+    before = len(there.registry)
+    with pytest.raises(TypeError, match="contains itself"):
+        there.value("g")([lambda: 0, there.run("def h(): pass", "h")], mine := [], mine.append(mine))
+    assert len(there.registry) == before
+    there.run("def call(k): return k()")
+    assert there.value("call")(lambda: 6) == 6
+
+
+def test_a_message_that_is_too_long_changes_nothing(there):
+    f = there.run("def f(*a): return a[0]", "f")
+    there.channel.limit = 20_000
+    x, before = [1], len(there.registry)
+    with pytest.raises(TypeError, match="the limit is 20000"):
+        f(x, lambda: 0, np.zeros(5000))
+    assert len(there.registry) == before and f(x) is x
+    there.run("def g(x): x.append(2)")
+    there.value("g")(x)
+    assert x == [1, 2]
+
+
 def test_a_foreign_proxy_is_refused(there):
     other = Process()
     try:
@@ -1072,6 +1099,33 @@ def test_what_may_not_be_said_ends_the_conversation(message):
     with fake([GOOD, frame(message)]) as made, pytest.raises(StudentLost) as caught:
         made.value("x")
     assert caught.value.state == "crashed" and caught.value.reason == "the student's process spoke out of turn"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        5,
+        "grad",
+        ("t", 1),
+        ("o", 9),
+        ("o", 11),
+        ("o", 13),
+        ("o", 15),
+        ("o", 17),
+    ],
+)
+def test_modes_that_are_none_end_the_conversation(state):
+    table = [
+        (9, "a", (np.ones(2), True)),
+        (11, "d", ["grad", ("o", 9)]),
+        (13, "d", ["dtype", ("o", 9)]),
+        (15, "d", ["surprise", True]),
+        (17, "d", [1, 2]),
+    ]
+    call = frame(("?", "call", state, ("t", ("r", 1), ("t",), ("t",)), table, [], [], ""))
+    with fake([GOOD, call, frame(("=", "", None, 5, [], [], [], ""))]) as made, pytest.raises(StudentLost) as caught:
+        CallableProxy(made, "thing", 3, "thing")(lambda: 1)
+    assert caught.value.reason == "the student's process spoke out of turn"
 
 
 def test_nonsense_inside_a_callback_that_swallows_it_is_not_forgiven():

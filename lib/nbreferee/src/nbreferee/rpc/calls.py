@@ -9,6 +9,7 @@ __all__ = ["TEXT", "Call", "described", "question"]
 
 TEXT = 200  # characters of one description
 _ARGUMENT = 60
+_DEPTH = 8  # of containers inside one another
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +46,17 @@ def described(value, limit=TEXT, plugins=()):
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _words(value, limit, plugins):
+def _words(value, limit, plugins, depth=0):
     kind = type(value)
+    if depth > _DEPTH:
+        return "…"
     if kind is np.ndarray:
         few = 0 < math.prod(value.shape) <= 12 and limit > 40
         return _elements(f"array {tuple(value.shape)} {value.dtype}", value.tolist() if few else None)
     if (label := getattr(kind, "_nb_words", None)) is not None:
         return label(value)
-    if kind in (list, tuple, set, frozenset):
-        if not value:
-            return repr(value)
-        marks = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}[kind]
-        out = ""
-        for i, x in enumerate(value):
-            if len(out) > limit:
-                return f"{marks[0]}{out}, …{marks[1]}"
-            out += (", " if i else "") + _words(x, max(limit // 2, 20), plugins)
-        return f"{marks[0]}{out}{',' if kind is tuple and len(value) == 1 else ''}{marks[1]}"
-    if kind is dict:
-        out = ""
-        for i, (key, x) in enumerate(value.items()):
-            if len(out) > limit:
-                return f"{{{out}, …}}"
-            out += (", " if i else "") + f"{_words(key, 20, plugins)}: {_words(x, max(limit // 2, 20), plugins)}"
-        return f"{{{out}}}"
+    if kind in (list, tuple, set, frozenset, dict):
+        return _members(value, limit, plugins, depth + 1)
     if isinstance(value, str | bytes):
         value = value.item() if isinstance(value, np.generic) else value
         return repr(value[:limit]) + ("…" if len(value) > limit else "")
@@ -87,6 +75,23 @@ def _words(value, limit, plugins):
         name = getattr(value, "__name__", "")
         return name if type(name) is str and name and name != "<lambda>" else "a function"
     return f"a {kind.__name__}"
+
+
+def _members(value, limit, plugins, depth):
+    kind = type(value)
+    if kind in (set, frozenset) and not value:
+        return repr(value)
+    first, last = {list: "[]", tuple: "()"}.get(kind, "{}")
+    out = ""
+    for i, x in enumerate(value):
+        if len(out) > limit:
+            return f"{first}{out}, …{last}"
+        out += ", " if i else ""
+        if kind is dict:
+            out += f"{_words(x, 20, plugins, depth)}: "
+            x = value[x]
+        out += _words(x, max(limit // 2, 20), plugins, depth)
+    return f"{first}{out}{',' if kind is tuple and len(value) == 1 else ''}{last}"
 
 
 def _elements(text, elements):

@@ -80,7 +80,7 @@ def built(name, parts):
 
     Raises
     ------
-    ValueError, OverflowError, KeyError : there is no such date.
+    ValueError, ArithmeticError, KeyError : there is no such date or number.
     """
     kinds = [type(part) for part in parts]
     whole = all(kind is int for kind in kinds)
@@ -132,6 +132,7 @@ def simpler(value):
 
 
 def _array(value):
+    other = type(value) is not np.ndarray
     if isinstance(value, np.ma.MaskedArray):
         if np.ma.getmaskarray(value).any():
             return None
@@ -141,7 +142,7 @@ def _array(value):
         return _narrowed(plain)
     if plain.dtype.char == "O":
         return _typed(plain)
-    return plain if type(value) is not np.ndarray and plain.dtype.kind in "?biufcSUmM" else None
+    return plain if other and plain.dtype.kind in "biufcSUmM" else None
 
 
 def _narrowed(value):
