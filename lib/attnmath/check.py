@@ -51,7 +51,7 @@ def compare(
     got, want : arrays, tensors, numbers, or trees (nested dicts, tuples, lists) of them.
     name : what the message calls the result.
     atol, rtol : ``|got - want| <= atol + rtol |want|`` in every entry; ``nan`` equals nothing,
-        infinities equal themselves.
+        an infinity itself alone.
     mistakes : known wrong values by the sentence that describes them, such as
         ``{"your weights sum to 1 over the queries, axis -2; normalise over the keys": softmax over axis -2}``. If
         ``got`` equals one of them, its sentence heads the message.
@@ -135,7 +135,7 @@ def _array_difference(got, want, name, atol, rtol):
             f"{name} differs in {len(wrong)} of {want.size} entries, first at {_at(wrong[0])}" if len(wrong) else None
         )
     with np.errstate(invalid="ignore", over="ignore"):
-        close = (got == want) | (np.abs(got - want) <= atol + rtol * np.abs(want))
+        close = (got == want) | (np.isfinite(want) & (np.abs(got - want) <= atol + rtol * np.abs(want)))
     if close.all():
         return None
     missing = np.argwhere(np.isnan(got) & ~np.isnan(want))
