@@ -204,6 +204,15 @@ def test_tensors_of_each_dtype(dtype):
             assert same(decode(encode(parameter)), parameter)
 
 
+def test_the_bytes_of_one_entry_do_not_depend_on_its_stride():
+    torch = pytest.importorskip("torch")
+    from nbreferee.rpc import torch_values
+
+    rows = torch.arange(10.0).reshape(2, 5)
+    one = rows.T[1:2, :1]  # one entry, with a stride of 5
+    assert torch_values._bytes(one) == torch_values._bytes(torch.tensor([1.0])) != torch_values._bytes(rows[:1, :1])
+
+
 def test_a_tensor_is_sent_without_its_history():
     x = torch.ones(3, requires_grad=True)
     back = decode(encode([x * 2, torch.tensor([1 + 2j]).conj(), torch.tensor([1 + 2j]).conj().imag]))

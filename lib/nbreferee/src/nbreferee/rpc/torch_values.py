@@ -69,7 +69,8 @@ def _sendable(value):
 
 
 def _bytes(tensor):
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1)
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1)
+    plain = plain.clone(memory_format=torch.contiguous_format)  # one entry counts as contiguous whatever its stride is
     return plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
 
 
