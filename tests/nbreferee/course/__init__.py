@@ -1,0 +1,1 @@
+"""Tests of nbreferee.course: a round of grading."""

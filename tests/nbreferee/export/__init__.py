@@ -1,0 +1,1 @@
+"""Tests of nbreferee.export: marks for other systems."""

@@ -1,0 +1,1 @@
+"""Tests of nbreferee.intake: what is let in."""

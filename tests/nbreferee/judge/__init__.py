@@ -1,0 +1,1 @@
+"""Tests of nbreferee.judge: the instructor's tests against answers."""

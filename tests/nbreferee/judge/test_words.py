@@ -174,6 +174,11 @@ def test_a_hidden_sandboxed_message_has_two_short_numbers():
     assert marks(cells, {"answer": many}).by_test["in"].message == "f makes 10 11 … of …"
 
 
+def test_a_short_literal_takes_no_part_of_a_longer_one():
+    code = 'f"weights {of_what}"; f"{name} of one row sum to {total}"'
+    assert veiled("weights of one row sum to 2", (code,)) == "… of one row sum to 2"
+
+
 def test_numbers_and_names_have_room_for_so_many():
     assert bounded("1 2 3 4 5 6 7 8") == "1 2 3 4 5 6 …"
     assert veiled("one two", ("'one two'",)) == "one two" and veiled("two one", ("'one two'",)) == "…"

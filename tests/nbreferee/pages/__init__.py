@@ -1,0 +1,1 @@
+"""Tests of nbreferee.pages: what people see of a verdict."""

@@ -1,0 +1,1 @@
+"""Tests of nbreferee.rpc: what passes between two processes."""

@@ -1,0 +1,1 @@
+"""Tests of nbreferee.walls: the walls around strangers' code."""

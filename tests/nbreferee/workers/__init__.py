@@ -1,0 +1,1 @@
+"""Tests of nbreferee.workers: the processes that grade."""

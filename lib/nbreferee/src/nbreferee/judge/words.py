@@ -147,28 +147,32 @@ def veiled(text: str, sources, room: dict = ROOM) -> str:
         texts |= more
         names |= others
     room = dict(room)
-    if not texts:
-        return bounded(text, names, room)
-    out, at, unused = [], 0, set(texts)
-    for match in _alternatives(frozenset(texts)).finditer(text):
-        literal = match[0]
-        if literal not in unused:  # each once: their order could tell something, too
-            continue
-        unused.discard(literal)
-        out += [bounded(text[at : match.start()], names, room), literal]
-        at = match.end()
+    out, at = [], 0
+    for start, end in sorted(_literals(text, texts)):
+        out += [bounded(text[at:start], names, room), text[start:end]]
+        at = end
     return _joined([*out, bounded(text[at:], names, room)])
 
 
-@lru_cache(maxsize=64)
-def _alternatives(texts):
-    """Matches the longest of these texts, as whole words."""
+def _literals(text, texts):
+    """Where the author's texts stand as whole words: the longest first, so that none takes a part of a longer one.
 
-    def whole(text):
-        before, after = r"(?<!\w)" * bool(re.match(r"\w", text)), r"(?!\w)" * bool(re.search(r"\w\Z", text))
-        return before + re.escape(text) + after
+    Each stands once: their order could tell something, too.
+    """
+    taken = []
+    for literal in sorted(texts, key=lambda literal: (-len(literal), literal)):
+        for match in _whole(literal).finditer(text):
+            start, end = match.span()
+            if all(end <= first or last <= start for first, last in taken):
+                taken.append((start, end))
+                break
+    return taken
 
-    return re.compile("|".join(map(whole, sorted(texts, key=lambda text: (-len(text), text)))))
+
+@lru_cache(maxsize=4096)
+def _whole(text):
+    before, after = r"(?<!\w)" * bool(re.match(r"\w", text)), r"(?!\w)" * bool(re.search(r"\w\Z", text))
+    return re.compile(before + re.escape(text) + after)
 
 
 def bounded(text: str, names=KNOWN, room: dict | None = None) -> str:
