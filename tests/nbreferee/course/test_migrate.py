@@ -82,10 +82,17 @@ def test_a_given_name_that_an_answer_changes_is_asked_for(run):
     assert added(run, *cells) == ({"order": {"asks": ["data"]}}, ())
 
 
-def test_two_tests_share_what_is_asked_for(run):
-    more = ("test t 1", "assert data == [1, 2, 3]"), ("test u 1", "assert data[0] + first == 1")
-    metadata, left = added(run, ("given", "data, first = [3, 1, 2], 0"), SORTED, *more)
-    assert metadata == {"order": {"asks": ["data"]}} and not left
+def test_two_tests_ask_for_two_names_of_one_answer(run):
+    cells = ("given", "a, b = [2, 1], [4, 3]"), ("answer order", "a.sort()\nb.sort()")
+    metadata, left = added(run, *cells, ("test t 1", "assert a == [1, 2]"), ("test u 1", "assert b == [3, 4]"))
+    assert metadata == {"order": {"asks": ["a", "b"]}} and not left
+
+
+def test_a_test_that_loses_what_another_one_defines_is_left_for_a_person(run):
+    answer = "def f(): return g()\ndef g(): return 1"
+    first = "kept = 1\ndel g\ntry:\n    f()\nexcept NameError:\n    pass\nelse:\n    raise AssertionError('uses g')"
+    metadata, left = added(run, ("answer a", answer), ("test t 1", first), ("test u 1", "assert kept + f() == 2"))
+    assert list(metadata) == ["t"] and len(left) == 1 and left[0].startswith("u does not pass in any way: kept is not")
 
 
 def test_what_cannot_be_split_runs_sandboxed_and_says_why(run):
