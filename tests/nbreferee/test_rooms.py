@@ -104,11 +104,12 @@ def test_nobody_takes_a_private_name_of_another_module():
 
 
 def test_the_map_in_the_docstring_names_every_module():
-    """Each room's line of `nbreferee.__doc__` lists the modules that lie in it, and no others."""
-    lines = {words[0]: words[1:] for line in nbreferee.__doc__.splitlines() if len(words := line.split()) > 1}
+    """The lines of each room in `nbreferee.__doc__` name the modules that lie in it."""
+    _, *parts = re.split(rf"^    ({'|'.join(ROOMS)}) ", nbreferee.__doc__, flags=re.M)
+    said = {room: set(text.split()) for room, text in zip(parts[::2], parts[1::2], strict=True)}
     for room in ROOMS:
         there = {name.split(".")[1] for name in modules() if name.startswith(f"{room}.")}
-        assert there <= set(lines[room]), f"{room}: the map does not name {', '.join(sorted(there - set(lines[room])))}"
+        assert there <= said[room], f"{room}: the map does not name {', '.join(sorted(there - said[room]))}"
 
 
 def test_every_room_says_what_it_is_for():

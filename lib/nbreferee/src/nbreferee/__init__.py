@@ -8,7 +8,8 @@ what makes, releases, marks by hand and keeps the books. The package knows no on
 
 From the ground up, and no import runs the other way:
 
-    rpc       codec framing plain plugins torch_values pandas_values links nodes exchange files agent printed shell line raised calls arguments proxies student
+    rpc       codec framing plain plugins torch_values pandas_values links nodes exchange files agent printed
+              shell line raised calls arguments proxies student
               values as bytes, bytes over a line, a conversation
     walls     sandbox namespaces syscalls supervisor fork_server doctor
               the walls, the process that forks, what works here
@@ -20,7 +21,8 @@ From the ground up, and no import runs the other way:
               what people see of a verdict
     workers   process message pool cluster fingerprint
               a grading process, many of them, many machines
-    course    run folder files template submission publication rows store entries gradebook late trial probes migrate settings report guard validation
+    course    run folder files template submission publication rows store entries gradebook late trial probes
+              migrate settings report guard validation
               an assignment, and what is kept of it
     export    marks tables worksheet canvas moodle
               what other systems take
