@@ -81,6 +81,15 @@ def test_what_is_changed_in_the_end_is_told_and_undone(strict, change, x):
     assert g(x) == before, "the other side has the test's numbers again"
 
 
+def test_what_was_undone_is_undone_on_both_sides(strict):
+    f = strict.run("kept = []\ndef f(x):\n    kept.append(x)\n    x[0] += 5", "f")
+    x = np.ones(2)
+    with pytest.raises(Meddled):
+        f(x)
+    strict.run("def see(): return kept[0].tolist()")
+    assert strict.value("see")() == [1, 1]
+
+
 def test_a_change_is_undone_however_the_question_ends(strict):
     f = strict.run("def f(x, g):\n    x[0] = 9\n    g()\n    raise KeyError('k')", "f")
     x = np.ones(2)
@@ -96,7 +105,7 @@ def test_a_change_is_undone_however_the_question_ends(strict):
     assert x.tolist() == [1, 1]
 
 
-def test_what_both_have_changed_is_the_tests_again(strict):
+def test_what_the_function_of_a_test_writes_into_a_changed_argument_is_undone_too(strict):
     f = strict.run("def f(x, g):\n    x[0] += 1\n    g(x)\n    x[0] -= 1", "f")
     x = np.ones(2)
 

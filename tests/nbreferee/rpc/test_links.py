@@ -43,6 +43,12 @@ def test_a_call_costs_the_same_however_many_came_before(there, looked, monkeypat
     assert len(there.links) <= 30
 
 
+def test_what_one_side_has_let_go_the_other_follows_no_more(there):  # noqa: F811
+    f = there.run(DROPS, "f")
+    held = [(x := np.full(3, float(i)), f(x)) for i in range(60)]
+    assert len(there.links) <= 6 and len(held) == 60
+
+
 def test_what_a_callback_is_given_is_not_looked_at_for_ever(there, looked):  # noqa: F811
     there.run("import numpy as np\ndef f(g, n):\n    return [g(np.full(3, float(i))) for i in range(n)]")
     f = there.value("f")

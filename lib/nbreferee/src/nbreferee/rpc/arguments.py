@@ -21,25 +21,18 @@ class Arguments:
     def __init__(self, exchange):
         self._here = exchange
         self._before = {}  # key: (object, letter, what it was like)
-        self._both = False  # whether the test's own functions have changed one of them too
 
     def touch(self, link, value):
         """An object is about to be changed from over there."""
         if link.key not in self._before:
             self._before[link.key] = value, link.letter, links.snapshot(link.letter, value, self._plugin(link.letter))
 
-    def changed_here(self, key):
-        """The trusted side has changed an object; if the other one has too, nobody can tell the two apart."""
-        self._both = self._both or key in self._before
-
     def put_back(self) -> bool:
         """The question has ended: all is as it was before. Whether anything had been changed for good."""
         before, self._before = self._before, {}
-        changed, self._both = self._both, False
-        for key, (value, letter, was) in before.items():
+        changed = False
+        for value, letter, was in before.values():  # the next message tells the other side what it is like again
             changed = links.put_back(letter, value, was, self._plugin(letter)) or changed
-            if (link := self._here.links.get(key)) is not None:
-                link.state = None  # the other side is told what it is like again
         return changed
 
     def _plugin(self, letter):

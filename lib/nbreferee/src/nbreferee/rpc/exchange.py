@@ -95,9 +95,6 @@ class Exchange:
         """The other side is about to change this object; whether for good."""
         return True
 
-    def changed_here(self, key):
-        """This side has changed the object with this key."""
-
     def garbled(self, why):
         raise Garbled(why)
 

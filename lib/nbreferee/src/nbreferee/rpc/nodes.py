@@ -84,7 +84,6 @@ class Packer:
             self._again.append(link)
             if bumped:
                 self._bumped.add(link.key)
-            self.here.changed_here(link.key)
             out.append((link.key, link.letter, self._content(link.letter, value, link.key, True, bumped)))
         return out
 

@@ -323,9 +323,6 @@ class Student(Sharing, Exchange):
         self.arguments.touch(link, value)
         return False
 
-    def changed_here(self, key):
-        self.arguments.changed_here(key)
-
     def known(self, kind, number, flags, label):
         if not 0 < number < 2**63:
             raise Garbled("no number")
