@@ -57,10 +57,11 @@ def test_a_course_is_graded_as_with_a_gradebook(tmp_path, without, one_environme
     assert seen[0] == seen[1] and rows["ada"].total > rows["bea"].total
 
 
-def test_a_gradebook_that_is_asked_for_is_not_left_out(tmp_path, without, one_environment):
+@pytest.mark.parametrize("url", ["postgresql+psycopg2://grader@db/course", "sqlite:///marks.db"])
+def test_a_gradebook_that_is_asked_for_is_not_left_out(url, tmp_path, without, one_environment):
     toyset.write(tmp_path)
     submit(tmp_path, "ada")
-    course = folder.CourseFolder(tmp_path, toycourse.SETTINGS, db_url="postgresql+psycopg2://grader@db/course")
+    course = folder.CourseFolder(tmp_path, toycourse.SETTINGS, db_url=url)
     with pytest.raises(GradebookError, match="the gradebook wants nbgrader"):
         grade(tmp_path, course=course)
 
