@@ -26,7 +26,7 @@ from tests.nbreferee.fake_zygote import FakeZygote
 from tests.nbreferee.toycourse import DOUBLE, GOOD, contents, folder, grade, left_over, runs, submit
 
 ROOT = Path(__file__).resolve().parents[3]
-pytestmark = pytest.mark.usefixtures("one_environment")
+pytestmark = [pytest.mark.usefixtures("one_environment"), pytest.mark.slow]
 
 
 SCRIPT = """
@@ -46,7 +46,6 @@ def start(root, log):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-@pytest.mark.slow
 def test_killed_at_any_moment_the_next_run_goes_on(root, prepared, tmp_path, tmp_path_factory):
     """Kill the whole run with signal 9, some milliseconds after some submission; finish it; compare."""
     calm = tmp_path_factory.mktemp("calm")
@@ -99,7 +98,6 @@ def stored_students(root):
         db.close()
 
 
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(root, tmp_path):
     for number in range(12):
         submit(root, f"s{number:02d}", words="# SLOW")
@@ -218,7 +216,6 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_nothing_is_lost(prepared, small_disk, tmp_path):
     subprocess.run(["cp", "-r", f"{prepared}/.", str(small_disk)], check=True)
     for number in range(30):

@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import nbformat
+import pytest
 from nbconvert import HTMLExporter
 from nbformat.v4 import new_markdown_cell, new_notebook
 
@@ -20,6 +21,8 @@ from tests.nbreferee.toycourse import (
     runs,
     submit,
 )
+
+pytestmark = pytest.mark.slow
 
 
 def test_marks_given_by_hand_stand_while_the_answer_is_the_same(root, tmp_path):

@@ -18,7 +18,7 @@ from nbreferee.walls.sandbox import Policy
 from tests.nbreferee import toyset
 from tests.nbreferee.toycourse import GOOD, by_student, contents, folder, grade, gradebook, left_over, runs, submit
 
-pytestmark = pytest.mark.usefixtures("one_environment")
+pytestmark = [pytest.mark.usefixtures("one_environment"), pytest.mark.slow]
 
 
 def test_a_class_is_graded(root):
@@ -49,7 +49,6 @@ def test_a_class_is_graded(root):
     assert not list(root.rglob("*.part")) and not left_over()
 
 
-@pytest.mark.slow
 def test_rows_are_those_of_nbgraders_own_autograde(root, prepared, tmp_path_factory):
     theirs = tmp_path_factory.mktemp("theirs")
     subprocess.run(["cp", "-r", f"{prepared}/.", str(theirs)], check=True)
@@ -70,7 +69,6 @@ def test_rows_are_those_of_nbgraders_own_autograde(root, prepared, tmp_path_fact
     assert None not in scores.values() and scores["ada"] == 4.0
 
 
-@pytest.mark.slow
 def test_the_assignment_stands_as_nbgrader_makes_it(tmp_path):
     from nbgrader.apps import NbGraderAPI
     from nbgrader.coursedir import CourseDirectory
@@ -127,7 +125,6 @@ def test_unchanged_submissions_are_not_run_again(root, tmp_path):
     assert len(runs(log)) == 7  # other limits, other results
 
 
-@pytest.mark.slow
 def test_what_is_only_shown_differently_is_not_run_again(root, tmp_path):
     """Prose of the source, a proof: pages are rendered from the result that is there."""
     log, source, page = tmp_path / "runs", root / "source/toy/toy.ipynb", root / "feedback/ada/toy/toy.html"
@@ -149,7 +146,6 @@ def test_what_is_only_shown_differently_is_not_run_again(root, tmp_path):
     assert runs(log) == ["ada", "ada", "bob", "bob"]
 
 
-@pytest.mark.slow
 def test_lost_files_and_a_lost_gradebook_come_back(root, tmp_path, prepared):
     log = tmp_path / "runs"
     submit(root, "ada")
@@ -165,7 +161,6 @@ def test_lost_files_and_a_lost_gradebook_come_back(root, tmp_path, prepared):
     assert contents(root) == first and (page.read_text(), book.read_text()) == kept and runs(log) == ["ada"]
 
 
-@pytest.mark.slow
 def test_formgrader_takes_everything_for_graded(root):
     """It compares timestamp.txt with the gradebook; the time of a file, which a deadline needs, is neither."""
     rules = late.parse({"zone": "UTC", "assignments": {"toy": {"due": date(2020, 1, 1), "percent": 10}}})
@@ -191,7 +186,6 @@ def test_a_note_about_the_time_goes_when_the_time_is_corrected(root, tmp_path):
     assert "no time" not in " ".join(row.notes) and "no time" not in page.read_text()
 
 
-@pytest.mark.slow
 def test_a_notebook_that_gives_no_marks_makes_nobody_wrong(tmp_path):
     toyset.write(tmp_path)
     nbformat.write(new_notebook(cells=[new_code_cell("x = 1")]), tmp_path / "source/toy/reading.ipynb")
@@ -225,7 +219,6 @@ def test_a_changed_file_beside_the_notebook_grades_anew_and_copies_of_it_are_not
     assert any("table.csv" in note for note in grade(root, log=log)[0].notes) and len(runs(log)) == 3
 
 
-@pytest.mark.slow
 def test_a_proof_that_equals_the_model_answer_waits_for_the_marker(tmp_path):
     made = toyset.notebook()
     made.cells[-1].source = "By distributivity."  # without marks, nbgrader replaces the whole cell
@@ -237,7 +230,6 @@ def test_a_proof_that_equals_the_model_answer_waits_for_the_marker(tmp_path):
     assert got["ada"].marks["proof"] is None and got["eve"].marks["proof"] == 0.0
 
 
-@pytest.mark.slow
 def test_a_grader_that_fails_gives_no_mark_and_costs_the_others_nothing(root, tmp_path):
     submit(root, "good1")
     submit(root, "good2")
@@ -319,7 +311,6 @@ def test_a_file_that_breaks_the_parser_costs_only_itself(root, monkeypatch):
     assert got["ada"].state == "broken" and "division by zero" in got["ada"].reason and got["bob"].total == 4.0
 
 
-@pytest.mark.slow
 def test_several_notebooks_and_ids_without_underscore(tmp_path):
     def cells(name):
         return new_notebook(
@@ -367,7 +358,6 @@ def test_another_file_for_answers_to_read_grades_anew(root, tmp_path):
     assert runs(log) == ["ada", "ada"]
 
 
-@pytest.mark.slow
 def test_a_source_that_makes_no_sense_stops_the_set_with_one_line(tmp_path):
     book = toyset.notebook()
     book.cells[4].metadata["nbreferee"] = {"run": "somehow"}

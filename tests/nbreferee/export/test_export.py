@@ -66,6 +66,7 @@ def gradebook(tmp_path_factory):
     return file
 
 
+@pytest.mark.slow
 def test_the_gradebook_is_read_and_not_written(gradebook):
     before = hashlib.sha256(gradebook.read_bytes()).digest()
     marks = gradebooks.read_marks(f"sqlite:///{gradebook}")

@@ -13,7 +13,7 @@ from nbreferee.walls.sandbox import Policy, abilities
 from nbreferee.walls.supervisor import Zygote
 from nbreferee.workers.pool import GraderFailed, Local
 
-pytestmark = pytest.mark.uses("walls")
+pytestmark = [pytest.mark.uses("walls"), pytest.mark.slow]
 LIMITS = RunLimits(cell_s=2, total_s=30, output=500, restarts=4)
 
 
