@@ -89,6 +89,18 @@ def test_of_anything_else_the_message_says_what_to_return(there, code, cure):  #
         np.testing.assert_allclose(found, 1)
 
 
+def test_numbers_of_sympy_are_numbers(there):  # noqa: F811
+    sympy = pytest.importorskip("sympy", reason="SymPy is no part of the grader")
+    code = "from sympy import *\nx = Symbol('x')\nexact = ((x**2).subs(x, 3), Rational(1, 3), Float(0.1), S.Half, S(0))"
+    found = there.run(code, "exact")
+    assert found == (9, Fraction(1, 3), 0.1, Fraction(1, 2), 0)
+    assert list(map(type, found)) == [int, Fraction, float, Fraction, int]
+    assert found[1] == sympy.Rational(1, 3) and sympy.Rational(1, 3) == found[1] and sympy.Integer(9) == found[0]
+    for more in ("Float('0.1', 40)", "pi", "x + 1"):
+        with pytest.raises(TypeError, match="the answer returned an object"):
+            assert there.run(f"y = {more}", "y") == 1
+
+
 def test_parts_from_anywhere_are_a_date_or_nothing():
     wrong = [[], [1], [1.5], [1, 2, 3.0], [np.ones(2)], [True, 1, 1], [None] * 9, ["<M8[ns]", np.ones(2), False]]
     for name in ("date", "datetime", "time", "timedelta", "decimal", "fraction", "times", "x"):

@@ -123,12 +123,23 @@ def simpler(value):
         found = _narrowed(np.asarray(value))
         return None if found is None else found[()]
     kind = type(value)
+    if kind.__module__ == "sympy.core.numbers":
+        return _number(value)
     if kind in (OrderedDict, Counter, defaultdict):
         return dict(value)
     bases = kind.__mro__
     if tuple in bases[1:] and (bases[1] is tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_fields")):
         return tuple(value)
     return None
+
+
+def _number(value):
+    """A number of SymPy's as Python's, if it is exactly that."""
+    if value.is_Integer:
+        return int(value)
+    if value.is_Rational:
+        return Fraction(int(value.p), int(value.q))
+    return float(value) if value.is_Float and value == type(value)(float(value)) else None
 
 
 def _array(value):
