@@ -9,7 +9,7 @@ what makes, releases, marks by hand and keeps the books. The package knows no on
 From the ground up, and no import runs the other way:
 
     rpc       codec framing plain plugins torch_values pandas_values links nodes exchange files agent printed
-              shell line raised calls arguments proxies student
+              shell line raised calls arguments proxies trusted_end student
               values as bytes, bytes over a line, a conversation
     walls     sandbox namespaces syscalls supervisor fork_server doctor
               the walls, the process that forks, what works here

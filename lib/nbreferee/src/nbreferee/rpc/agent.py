@@ -15,8 +15,7 @@ import warnings
 
 import numpy as np
 
-from . import codec, plain
-from . import framing as wire
+from . import codec, framing, plain
 from .exchange import Exchange, flat, unflat
 from .files import MOST_BYTES, MOST_FILES, Folder
 from .plugins import CannotSend, Garbled, torch_here
@@ -53,12 +52,12 @@ def prepare() -> None:
     _shell = shell.make()
 
 
-def serve(channel: wire.Channel) -> None:
+def serve(channel: framing.Channel) -> None:
     """Answer questions until the channel closes.
 
     Parameters
     ----------
-    channel : to a `nbreferee.rpc.proxies.Student` in another process.
+    channel : to a `nbreferee.rpc.student.Student` in another process.
     """
     prepare()
     agent = _Agent(channel)
@@ -130,23 +129,23 @@ class _Agent(Exchange):
         self.closed = True
         self.channel.close()
 
-    # ---- the wire
+    # ---- the line
 
     def post(self, data):
         try:
             self.channel.send(data, _FOREVER)
-        except wire.TooLong as error:
+        except framing.TooLong as error:
             raise CannotSend(str(error)) from None
-        except wire.WireError:
+        except framing.WireError:
             raise _Closed from None
 
     def collect(self):
         while True:
             try:
                 return self.channel.receive(_FOREVER)
-            except wire.TimedOut:
+            except framing.TimedOut:
                 continue
-            except wire.WireError:
+            except framing.WireError:
                 raise _Closed from None
 
     def ask(self, verb, payload, label=""):

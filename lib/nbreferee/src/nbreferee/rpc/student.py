@@ -16,26 +16,20 @@ when the clock was stopped, so it alone is judged. A call costs a fifth of a mil
 many at once, or one that takes long, and compare with a reference that is timed in the same way.
 """
 
-import contextlib
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import plain
-from .arguments import Arguments
 from .calls import TEXT, Call, described, question
-from .exchange import Exchange, flat, unflat
+from .exchange import flat
 from .files import Shared, Sharing
-from .line import TURN, Line
-from .nodes import pickled
 from .plugins import CannotSend, Garbled
-from .proxies import CallableProxy, Proxy, number_of, refuse_verdict
-from .raised import MESSAGE, TRACE, Meddled, StudentError, StudentLost, bases, clean, name_of, student_error
+from .proxies import Proxy, refuse_verdict
+from .raised import MESSAGE, TRACE, Meddled, StudentLost, clean, name_of
+from .trusted_end import TrustedEnd
 
 __all__ = ["Ran", "Student"]
 
 _CALLS = 20
-_MODES = {"errors", "grad", "inference", "dtype", "device"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +46,7 @@ def _retired(*args, **kwargs):
     raise RuntimeError("this function belongs to a test that has ended")
 
 
-class Student(Sharing, Exchange):
+class Student(Sharing, TrustedEnd):
     """The student's process, as the grader sees it.
 
     Parameters
@@ -82,17 +76,12 @@ class Student(Sharing, Exchange):
     """
 
     def __init__(self, channel, output_limit: int = 65_536, folder: Shared | None = None):
-        super().__init__(channel, trusted=True)
+        super().__init__(channel, output_limit)
         self.share(folder)
-        self.line, self.arguments = Line(channel), Arguments(self)
-        self.output_limit = output_limit
-        self.calls, self.output = [], ""
-        self.may_change, self.classes = False, None
+        self.calls, self.classes = [], None
         self._begun = False
-        self._raised, self._verdict = [], None
         self._kept = 0  # functions given before the present test
         self.refused = ""  # what a test asked that is never answered, though it may have caught the error
-        self.echo, self._echoed = False, 0  # whether what is printed over there is printed here too; how much was
         self.after = None  # called after each question of a test
 
     # ---- for the grader
@@ -173,7 +162,7 @@ class Student(Sharing, Exchange):
     def forget(self):
         """A test begins: nothing that crossed before can be changed from over there any more."""
         self.links.clear()
-        self._kept, self.refused, self._echoed = self.registry.last, "", 0
+        self._kept, self.refused, self.echoed = self.registry.last, "", 0
         self._begun = False
         if self.folder is not None:
             self.folder.begin()
@@ -234,7 +223,7 @@ class Student(Sharing, Exchange):
             self.ask("begin", (self.output_limit,))
         outermost, asked = not self.level, False
         if outermost:
-            self._raised, self._verdict = [], None
+            self.raised, self.verdict = [], None
         try:
             found = super().ask(verb, payload, label)
             asked = True
@@ -256,8 +245,8 @@ class Student(Sharing, Exchange):
     def _judge(self, asked):
         """An assertion of the test that failed in a callback has failed, whoever caught it; and so on."""
         changed = self.arguments.put_back()
-        if asked and self._verdict is not None:
-            raise self._verdict
+        if asked and self.verdict is not None:
+            raise self.verdict
         if asked and changed:
             raise Meddled(Meddled.message)
 
@@ -267,155 +256,6 @@ class Student(Sharing, Exchange):
         for plugin in self.plugins:
             cures |= plugin.cures()
         return cures.get(kind, "")
-
-    # ---- the conversation
-
-    def out_of_turn(self):
-        """The process has said what makes no sense, and is not listened to any more."""
-        self.line.lose("crashed", TURN)
-
-    def garbled(self, why):
-        self.out_of_turn()
-
-    def broke(self, error):
-        if not isinstance(error, Garbled | StudentLost):
-            with contextlib.suppress(StudentLost):
-                self.line.lose("crashed", "the conversation with the student's process was broken off")
-
-    def post(self, data):
-        self.line.send(data)
-
-    def collect(self):
-        return self.line.receive()
-
-    def hear(self, label=""):
-        try:
-            kind, verb, state, node, unpack = super().hear(label)
-        except (Garbled, StudentLost):
-            raise
-        except Exception as error:
-            raise Garbled(str(error)) from None
-
-        def careful(node):
-            try:
-                return unpack(node)
-            except Garbled:
-                raise
-            except Exception as error:
-                raise Garbled(str(error)) from None
-
-        return kind, verb, state, node, careful
-
-    def heard(self, printed):
-        if not printed:
-            return
-        text = clean(printed, self.output_limit)
-        self.output = (self.output + text)[: self.output_limit]
-        if self.echo and self._echoed < 10 * self.output_limit:
-            self._echoed += len(text)
-            sys.stdout.write(text)
-
-    # ---- what crosses
-
-    def lasting(self, link, value):
-        if link.key % 2 or self.may_change:  # made over there: a model may change its own weights
-            return True
-        self.arguments.touch(link, value)
-        return False
-
-    def known(self, kind, number, flags, label):
-        if not 0 < number < 2**63:
-            raise Garbled("no number")
-        make = CallableProxy if flags & 1 else Proxy
-        return self.one_proxy(number, lambda: make(self, kind, number, label[:TEXT]))
-
-    def number_of(self, value):
-        return number_of(value, self)
-
-    def outward(self, packer, value):
-        """An object that is no plain value: a library's goes by pickle, a function of the test stays here."""
-        if isinstance(value, Iterator):
-            return self._handle(packer, value, 2)
-        node = pickled(value)
-        if node is not None:
-            return node
-        if callable(value):
-            return self._handle(packer, value, 1)
-        raise CannotSend(
-            f"an object of type {type(value).__name__} cannot be given to the answer, because the test defines it; "
-            "give plain values, functions, or objects of an installed library, or run this test sandboxed"
-        )
-
-    def _handle(self, packer, value, flags):
-        handle = packer.keep(value)
-        name = getattr(value, "__name__", "")
-        return ("h", name if type(name) is str and name.isidentifier() else handle.kind, handle.number, flags)
-
-    # ---- what the student's code may ask
-
-    def serve(self, verb, node, state, unpack):
-        payload, modes = unpack(node), unpack(state)
-        if modes is None:
-            modes = {}
-        if type(payload) is not tuple or type(modes) is not dict or not all(type(key) is str for key in modes):
-            raise Garbled("no question")
-        if not modes.keys() <= _MODES:
-            raise Garbled("no modes")
-        answer = self._answers(verb, payload, node)
-        try:
-            with contextlib.ExitStack() as stack:
-                for plugin in self.plugins:
-                    plugin.applied(modes, stack)
-                found = answer()
-        except (Garbled, StudentLost):
-            raise
-        except StopIteration:
-            found = ()
-        except BaseException as error:
-            self._refer(error)
-            return
-        try:
-            self.say("=", "", found)
-        except CannotSend as error:
-            self._refer(error)
-
-    def _answers(self, verb, payload, node):
-        """What answers a question: a function without arguments."""
-        if verb in ("call", "next"):
-            if len(payload) != 3 or type(node[1]) is not tuple or node[1][0] != "r":
-                raise Garbled("a question about nothing of ours")
-            target, args, kwargs = payload
-            kwargs = unflat(kwargs)
-            if type(args) is not tuple:
-                raise Garbled("no arguments")
-            return (lambda: (next(target),)) if verb == "next" else lambda: target(*args, **kwargs)
-        for plugin in self.plugins:
-            if verb in plugin.verbs:
-                method = plugin.verbs[verb]
-                if len(payload) != method.__code__.co_argcount - 1:
-                    raise Garbled("a question with other parts")
-                return lambda: method(*payload)
-        raise Garbled("a question that is not allowed")
-
-    def _refer(self, error):
-        """Tell the student's code that the test's function raised."""
-        self._raised.append(error)
-        if isinstance(error, AssertionError) or not isinstance(error, Exception):
-            self._verdict = self._verdict or error
-        message = error.message if isinstance(error, StudentError) else str(error)[:MESSAGE]
-        self.say("!", "", (name_of(error), bases(error), message, "", len(self._raised)))
-
-    def failure(self, told):
-        if type(told) is not tuple or len(told) != 5:
-            raise Garbled("no error")
-        ename, names, message, trace, number = told
-        if not all(type(x) is str for x in (ename, message, trace)) or type(number) is not int:
-            raise Garbled("no error")
-        if type(names) is not tuple or len(names) > 50 or not all(type(x) is str and len(x) <= 80 for x in names):
-            raise Garbled("no error")
-        if 0 < number <= len(self._raised):
-            return self._raised[number - 1]
-        return student_error(ename, names, message, trace)
 
 
 def _of(found, origin):
