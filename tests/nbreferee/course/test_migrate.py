@@ -1,10 +1,7 @@
 """What `nbreferee migrate` adds to a course of plain nbgrader, and that honest work then has nbgrader's marks."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import partial
@@ -14,7 +11,6 @@ import nbformat
 import nbgrader
 import pytest
 from nbformat import v4
-from nbgrader.api import Gradebook
 
 from nbreferee.course.migrate import migrate, propose
 from nbreferee.course.run import CourseFolder, grade_assignment
@@ -23,6 +19,7 @@ from nbreferee.walls.sandbox import Policy
 from nbreferee.walls.supervisor import Zygote
 from nbreferee.workers.pool import Local
 from tests.nbreferee import courses
+from tests.nbreferee.courses import plain
 
 
 def pool_of(course, name, workers=1):
@@ -187,22 +184,6 @@ def test_what_everybody_imports_is_imported_once(tmp_path, pools):
 # --- beside nbgrader ----------------------------------------------------------------------------------------------
 
 
-def plain_marks(root, name):
-    """{student: {(notebook, test): points}} of plain nbgrader, which runs everything in one kernel."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    for command in (["generate_assignment", name, "--create"], ["autograde", name]):
-        call = [sys.executable, "-m", "nbgrader", *command]
-        done = subprocess.run(call, cwd=root, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-2000:]
-    marks = {}
-    with Gradebook(f"sqlite:///{root / 'gradebook.db'}") as book:
-        for each in book.assignment_submissions(name):
-            for grade in (grade for notebook in each.notebooks for grade in notebook.grades):
-                if grade.cell.cell_type == "code" and grade.auto_score is not None:
-                    marks.setdefault(each.student_id, {})[grade.notebook.name, grade.name] = grade.auto_score
-    return marks
-
-
 def marks_after_migrate(root, name, wanted):
     """The same of ours, after `migrate` has written what it proposes and nobody has lent a hand."""
     course = CourseFolder.load(root)
@@ -222,12 +203,11 @@ def marks_after_migrate(root, name, wanted):
 @pytest.mark.uses("walls")
 @pytest.mark.parametrize("name", courses.NAMES)
 def test_honest_work_has_the_marks_of_plain_nbgrader(name, tmp_path, one_environment):
-    for folder in ("plain", "ours"):
-        courses.load(name).write(tmp_path / folder)
-        (tmp_path / folder / "nbgrader_config.py").write_text("c = get_config()\nc.CourseDirectory.course_id = 'toy'\n")
-    wanted = plain_marks(tmp_path / "plain", name)
+    courses.load(name).write(tmp_path)
+    (tmp_path / "nbgrader_config.py").write_text(plain.CONFIG)
+    wanted = plain.recorded(name)
     assert len({str(marks) for marks in wanted.values()}) > 2, "the students do not differ enough"
-    assert marks_after_migrate(tmp_path / "ours", name, wanted) == wanted
+    assert marks_after_migrate(tmp_path, name, wanted) == wanted
 
 
 @pytest.mark.slow
@@ -239,6 +219,6 @@ def test_nbgraders_own_course_has_the_marks_of_plain_nbgrader(tmp_path, one_envi
         shutil.copytree(guide / "source/ps1", tmp_path / folder / "source/ps1")
         shutil.copytree(guide / "submitted", tmp_path / folder / "submitted")
         (tmp_path / folder / "nbgrader_config.py").write_text("c = get_config()\nc.CourseDirectory.course_id = 'one'\n")
-    wanted = plain_marks(tmp_path / "plain", "ps1")
+    wanted = plain.plain_marks(tmp_path / "plain", "ps1")
     assert set(wanted) == {"bitdiddle", "hacker"} and len(wanted["bitdiddle"]) >= 4
     assert marks_after_migrate(tmp_path / "ours", "ps1", wanted) == wanted
