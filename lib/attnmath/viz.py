@@ -7,8 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 
-# Okabe and Ito's hues, dark enough to be read as text: at least 4.5 : 1 on white. A dark page inverts a figure and turns
-# its hues back (_static/book.css), and there too the contrast is at least 4.5 : 1.
+# Okabe and Ito's hues, dark enough to be read as text: at least 4.5 : 1 on white. A dark page inverts a figure and
+# turns its hues back (_static/book.css), and there too the contrast is at least 4.5 : 1.
 COLORS = {
     "blue": "#1f77b4",
     "orange": "#a86200",
