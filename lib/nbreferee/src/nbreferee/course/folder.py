@@ -77,7 +77,7 @@ class CourseFolder:
 
     @property
     def state(self) -> Path:
-        """The folder of what nbreferee keeps: results, a lock."""
+        """The folder in which nbreferee keeps results and a lock."""
         return self.root / ".nbreferee"
 
     def assignments(self) -> list[str]:

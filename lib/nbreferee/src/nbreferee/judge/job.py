@@ -115,7 +115,7 @@ class Job:
 
     @property
     def points(self) -> dict:
-        """{test: points}, in order."""
+        """What each test is worth, by its name, in order."""
         return {step.name: step.points for step in self.steps if step.kind == TEST}
 
 

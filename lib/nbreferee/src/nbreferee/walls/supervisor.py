@@ -366,7 +366,7 @@ class Zygote:
 
     @property
     def pid(self) -> int:
-        """The process that the supervisor started: bubblewrap, or the zygote itself without walls."""
+        """Of the process that the supervisor started, which is bubblewrap, or without walls the zygote itself."""
         return self._process.pid
 
     @property
