@@ -89,9 +89,8 @@ def code_complaints(notebook):
 def core(notebook):
     """The text of the first reading: all that is neither folded nor under Going deeper."""
     text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    text = re.split(r"^#+ Going deeper", text, maxsplit=1, flags=re.M)[0] + "".join(
-        re.findall(r"^## Try it.*", text, flags=re.M | re.S)[:1]
-    )
+    deeper = r"^#+ Going deeper.*?(?=^## Try it|^## In five lines|\Z)"
+    text = re.sub(deeper, "", text, flags=re.M | re.S)
     text = re.sub(r"^(:{3,}|`{3,})\{dropdown\}.*?^\1$", "", text, flags=re.M | re.S)
     return re.sub(r"\$\$.*?\$\$", "", text, flags=re.S)
 
