@@ -25,7 +25,6 @@ CORE = 2000  # words that a first reading takes at most
 # Pages that are not written in this order yet, and how many lines of theirs show what should be folded. The list only
 # gets shorter, and its numbers smaller.
 BEFORE = {
-    "02_foundations/cost_memory": 2,
     "02_foundations/notation": 9,
     "02_foundations/scoring_functions": 7,
     "02_foundations/softmax_numerics": 6,
