@@ -29,7 +29,7 @@ BEFORE = {
     "02_foundations/scoring_functions": 7,
     "02_foundations/softmax_numerics": 6,
     "03_self_attention/comparison": 13,
-    "03_self_attention/patterns": 18,
+    "03_self_attention/patterns": 17,
     "04_multi_head/expressiveness": 9,
     "04_multi_head/grouped_query": 9,
     "04_multi_head/head_importance": 16,
