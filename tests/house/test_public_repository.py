@@ -300,6 +300,7 @@ def test_the_tests_that_are_left_can_be_collected(public):
     ]
     paths = os.pathsep.join(map(str, (public / "lib", public / "lib/nbreferee/src")))
     more = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    more.pop("REQUIRE", None)  # what this machine must have is asked of the tests that use it
     done = subprocess.run(command, cwd=public, capture_output=True, text=True, env=more)
     assert done.returncode == 0, done.stdout[-3000:]
     assert int(re.search(r"(\d+) tests collected", done.stdout)[1]) > 2000

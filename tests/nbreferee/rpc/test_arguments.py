@@ -124,3 +124,17 @@ def test_to_want_a_gradient_is_no_change(strict):
     x.grad = None
     g = strict.run("def g(x):\n    x.requires_grad_()\n    return 2 * x", "g")
     assert g(x).sum().item() == 8
+
+
+def test_what_a_function_of_the_test_returned_is_the_tests_even_if_the_answer_has_dropped_it(strict):
+    """The sum of two gradients, written into the first, is a local variable: gone before the answer's function ends."""
+    strict.run("def f(g):\n    one, two = g(1), g(2)\n    one += two\n    return float(one.sum())")
+    kept = []
+
+    def g(number):
+        kept.append(np.full(3, float(number)))
+        return kept[-1]
+
+    with pytest.raises(Meddled):
+        strict.value("f")(g)
+    assert [a.tolist() for a in kept] == [[1, 1, 1], [2, 2, 2]]

@@ -255,8 +255,8 @@ def test_a_forged_list_of_files_is_nonsense(shared, changes):
 
 def test_an_agent_that_lies_about_files_loses_its_process(there):
     ok(there.cell("import sys\nagent = sys.modules['nbreferee.rpc.agent']", "answer"))
-    ok(there.cell("agent._VERBS['files'] = lambda *args: {'../../out.txt': b'x'}", "answer"))
-    with pytest.raises(StudentLost):
+    with pytest.raises(StudentLost):  # in the first cell, where the folder was written to a moment ago
+        there.cell("agent._VERBS['files'] = lambda *args: {'../../out.txt': b'x'}", "answer")
         there.cell("write('a.txt', 'x')", "answer")
 
 
@@ -266,6 +266,17 @@ def test_a_file_cannot_be_put_in_the_place_of_a_folder_or_beyond_a_link(shared, 
     (here / "folder").mkdir()
     shared.take({"link": b"x", "link/file.txt": b"x", "folder": b"x", "fine.txt": b"x"})
     assert os.listdir(tmp_path / "outside") == [] and (here / "folder").is_dir() and (here / "fine.txt").exists()
+
+
+def test_a_look_at_a_folder_asks_nothing_that_a_student_can_replace(tmp_path, monkeypatch):
+    """Those of ``os.path`` take a path for bytes if ``isinstance`` is always true."""
+    folder = Folder(str(tmp_path))
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/one.txt").write_text("x")
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.isinstance", lambda *args: True)
+        found = folder.changes(), folder.stirred()
+    assert found == ({"deep/one.txt": b"x"}, True)
 
 
 def test_a_look_at_an_unchanged_folder_is_quick(tmp_path):

@@ -117,3 +117,18 @@ def test_a_thing_let_go_and_had_again_is_the_same_number_of_things(there):  # no
         if rng.random() < 0.1:
             there.forget()
     assert there.lost is None
+
+
+def test_of_what_a_callback_returns_only_the_last_are_looked_at(there):  # noqa: F811
+    """On the other side, which counts its own looks."""
+    there.run(
+        "import numpy as np, sys\n"
+        "Links = sys.modules['nbreferee.rpc.links'].Links\n"
+        "looks, state = [0], Links.state\n"
+        "def counted(*args):\n    looks[0] += 1\n    return state(*args)\n"
+        "Links.state = counted\n"
+        "def f(g, n):\n    before = looks[0]\n    for i in range(n): g(i)\n    return looks[0] - before\n"
+    )
+    f = there.value("f")
+    costs = [f(lambda i: np.full(3, float(i)), n) for n in (40, 80, 160)]
+    assert costs[2] - costs[1] <= 2.2 * (costs[1] - costs[0]) <= 2.2 * 40 * (links.LENT + 4)

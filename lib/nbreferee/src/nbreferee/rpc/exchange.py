@@ -21,6 +21,7 @@ from .plugins import CannotSend, Changed, Garbled, Plugins
 
 __all__ = ["TOO_MUCH", "Exchange", "flat", "unflat"]
 
+ASIDE = frozenset({"begin", "files", "input"})  # what the two sides arrange between the questions of a test
 NESTED = 300  # questions inside one another, those of both sides counted
 FRAMES = 8_000  # of Python on each side: a question and its answer take about twenty
 RECEIVED = 512 << 20  # bytes that one question with all its callbacks may bring
@@ -118,7 +119,7 @@ class Exchange:
         if self.level >= NESTED:
             raise RecursionError(f"more than {NESTED} calls from one process into the other, inside one another")
         self.level += 1
-        self.links.begin()
+        self.links.begin(verb in ASIDE)
         try:
             if self.level == 1:
                 self.received = 0
@@ -198,7 +199,7 @@ class Exchange:
         for dropped in drops:
             self._release(dropped)
         if kind == "?":
-            self.links.begin()
+            self.links.begin(verb in ASIDE)
         reader = nodes.Reader(self, label)
         for entry in table:
             reader.entry(entry)

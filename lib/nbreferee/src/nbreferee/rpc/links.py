@@ -20,6 +20,7 @@ FEW = 128  # arrays that are followed however long ago they crossed
 RECENT = 128  # questions for which any other is followed
 FOLLOWED = 1 << 20  # bytes of an array; larger ones are followed during the question alone
 FOLLOWED_TOGETHER = 16 << 20
+LENT = 16  # arrays that the test's functions have returned last: changes count even if the answer has dropped them
 LISTS = 64  # lists, dicts and sets of ended callbacks that are followed until the whole question ends
 PLACES = 32  # of the last digits: so much rounding is no change
 
@@ -27,10 +28,10 @@ PLACES = 32  # of the last digits: so much rounding is no change
 class _Frame:
     """A question under way, what crossed in it, and the one inside it that ended last."""
 
-    __slots__ = ("inner", "links")
+    __slots__ = ("aside", "inner", "links")
 
-    def __init__(self):
-        self.links, self.inner = [], None
+    def __init__(self, aside=False):
+        self.links, self.inner, self.aside = [], None, aside
 
 
 class _Link:
@@ -66,6 +67,7 @@ class Links:
         self._links, self._keys, self._cuts = {}, {}, {}  # by key; key by id; key by id of what goes without history
         self._frames, self._ended = [], None
         self._lists = deque()  # links of lists, …, that crossed in callbacks which have ended
+        self._lent, self._guest = deque(maxlen=LENT), first % 2
         self._turn = self._bytes = 0
         self.drops = {}
 
@@ -149,9 +151,9 @@ class Links:
 
     # ---- frames
 
-    def begin(self):
-        """A question begins."""
-        self._frames.append(_Frame())
+    def begin(self, aside=False):
+        """A question begins; aside, if it is none of the test's and ends nothing that is held for one question more."""
+        self._frames.append(_Frame(aside))
 
     def hold(self, link, value):
         """An object crosses: hold it until the present question has ended."""
@@ -179,10 +181,14 @@ class Links:
                 if link.letter in "lds" and link.frame is frame:
                     link.frame = self._frames[0]
                     self._lists.append(link)
+                elif self._guest and link.key % 2 == 0 and link.size <= FOLLOWED:
+                    self._lent.append(link.strong)
             return
         self._lists.clear()
-        self._relax(self._ended)
-        self._ended = _Frame()
+        self._lent.clear()
+        if not frame.aside or self._ended is None:
+            self._relax(self._ended)
+            self._ended = _Frame()
         for link in [link for link in self._links.values() if link.frame is not None]:
             if link.key % 2:
                 link.frame = self._ended
