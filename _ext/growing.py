@@ -12,8 +12,8 @@ from sphinx.util.docutils import SphinxDirective
 FOLDER = "chapters/small_gpt"
 
 BOX = """\
-:::::{{admonition}} Your own GPT, step {number} of {all}: {title}
-:class: dropdown small-gpt
+:::::{{dropdown}} Your own GPT, step {number} of {all}: {title}
+:class-container: small-gpt
 
 {text}
 
