@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,7 +23,7 @@ WEIGHTS = LinearSegmentedColormap.from_list("weights", [(0.12, 0.47, 0.71, 0.0),
 
 
 def style() -> None:
-    """Set Matplotlib's defaults for the book: transparent figures, dark grey ink, one palette."""
+    """Set Matplotlib's defaults for the book: transparent figures, dark grey ink, one palette; sharp in a notebook."""
     plt.rcdefaults()
     plt.rcParams.update(
         {
@@ -50,6 +51,8 @@ def style() -> None:
             "font.size": 11,
         }
     )
+    if "IPython" in sys.modules and (shell := sys.modules["IPython"].get_ipython()) is not None:
+        shell.run_line_magic("config", "InlineBackend.figure_formats = ['retina']")  # twice the pixels, the same size
 
 
 def attention_map(P, rows, cols, ax=None, *, numbers: bool = False):
