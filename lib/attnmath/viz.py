@@ -1,8 +1,12 @@
 """Figures that read on light and dark pages and for colour-blind readers, and the library's source as a cell output."""
 
+import ast
+import importlib.util
 import inspect
 import re
+import subprocess
 import sys
+import textwrap
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,6 +23,7 @@ COLORS = {
     "sky": "#0a7d99",
 }
 INK = "#4d4d4d"  # text and axes
+WIDTH = 88  # characters of a line of code on a page
 WEIGHTS = LinearSegmentedColormap.from_list("weights", [(0.12, 0.47, 0.71, 0.0), (0.12, 0.47, 0.71, 1.0)])
 
 
@@ -89,7 +94,10 @@ def attention_map(P, rows, cols, ax=None, *, numbers: bool = False):
 
 
 def show_source(f):
-    """The source of a library function without its decorators and its docstring, highlighted, as a cell's output.
+    """The source of a library function as a page shows it, highlighted, as a cell's output.
+
+    Decorators, the docstring and the checks of the input are left out (the lines that only call ``_require`` or
+    ``wiring``); where ruff is installed, lines are laid out anew to fit a page.
 
     Parameters
     ----------
@@ -97,13 +105,30 @@ def show_source(f):
     """
     from IPython.display import Code
 
-    source = inspect.getsource(inspect.unwrap(f))
-    doc = f.__doc__
-    if doc and doc in source:
-        start = source.index(doc)
-        opening = source.rfind('"""', 0, start)
-        opening = source.rindex("\n", 0, opening) + 1
-        closing = source.index("\n", source.index('"""', start + len(doc))) + 1
-        source = source[:opening] + source[closing:]
-    source = source[re.search(r"^(def|class) ", source, re.MULTILINE).start() :]
-    return Code(source, language="python")
+    lines = inspect.getsource(inspect.unwrap(f)).splitlines(keepends=True)
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    for start, end in sorted(_unshown(tree), reverse=True):
+        del lines[start - 1 : end]
+    return Code(_laid_out("".join(lines[tree.lineno - 1 :])), language="python")
+
+
+def _unshown(tree):
+    """First and last lines of docstrings and checks."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Expr):
+            continue
+        text = ast.unparse(node.value)
+        first = node is getattr(tree, "body", [None])[0]
+        if (first and isinstance(node.value, ast.Constant)) or text.startswith(("_require.", "wiring.")):
+            yield node.lineno, node.end_lineno
+
+
+def _laid_out(source):
+    """Lines of at most `WIDTH`; a comment that makes its line too long stands above it."""
+    far = re.compile(rf"^(?=.{{{WIDTH + 1}}})( *)(.*\S)  (# .*)$", re.M)
+    source = far.sub(r"\1\3\n\1\2", source)
+    if importlib.util.find_spec("ruff") is None:
+        return source
+    command = [sys.executable, "-m", "ruff", "format", "--isolated", "--line-length", str(WIDTH), "-"]
+    done = subprocess.run(command, input=source, capture_output=True, text=True)
+    return done.stdout or source

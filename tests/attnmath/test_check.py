@@ -1,12 +1,16 @@
 """The helpers that check everything else are checked first: each must fail where it should."""
 
+import ast
+import inspect
 import pickle
+import textwrap
 
 import numpy as np
 import pytest
 import torch
 
 import attnmath.numpy as an
+import attnmath.torch as at
 from attnmath import count, viz
 from attnmath.check import Mismatch, check_vjp, compare
 
@@ -190,8 +194,19 @@ def test_attention_map_refuses_labels_that_do_not_fit():
         viz.attention_map(A / 10, "abc", "abc")
 
 
-@pytest.mark.parametrize("f", [an.softmax, an.multi_head_attention, count.bytes_held])
-def test_source_is_shown_from_its_first_line_without_the_docstring(f):
+@pytest.mark.parametrize("f", [an.softmax, an.attention, an.multi_head_attention, at.EncoderLayer, count.bytes_held])
+def test_source_is_shown_as_a_page_needs_it(f):
+    """Without decorators, docstring and checks, in lines that fit; and everything else is there."""
     shown = viz.show_source(f).data
-    assert shown.startswith(f"def {f.__name__}("), "decorators are not the mathematics"
-    assert '"""' not in shown and "    return " in shown
+    assert shown.startswith(("def ", "class ")) and f.__name__ in shown.split("(")[0]
+    assert max(map(len, shown.splitlines())) <= viz.WIDTH
+    whole = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(f)))).body[0]
+
+    class Shown(ast.NodeTransformer):
+        def visit_Expr(self, node):
+            kept = not ast.unparse(node).startswith(("_require.", "wiring.", "'", '"'))
+            return node if kept else None
+
+    whole.decorator_list = []
+    assert ast.dump(ast.parse(shown).body[0]) == ast.dump(Shown().visit(whole))
+    assert shown.count("# eq:") == inspect.getsource(inspect.unwrap(f)).count("# eq:")
