@@ -113,14 +113,20 @@ def show_source(f):
 
 
 def _unshown(tree):
-    """First and last lines of docstrings and checks."""
+    """First and last lines of the docstring and of checks; a condition under which there are only checks goes too."""
+    if isinstance(tree.body[0], ast.Expr) and isinstance(tree.body[0].value, ast.Constant):
+        yield tree.body[0].lineno, tree.body[0].end_lineno
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Expr):
-            continue
-        text = ast.unparse(node.value)
-        first = node is getattr(tree, "body", [None])[0]
-        if (first and isinstance(node.value, ast.Constant)) or text.startswith(("_require.", "wiring.")):
-            yield node.lineno, node.end_lineno
+        for statement in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            if _checks(statement) and not _checks(node):
+                yield statement.lineno, statement.end_lineno
+
+
+def _checks(node):
+    """Whether a statement checks the input and does nothing else."""
+    if isinstance(node, ast.If):
+        return not node.orelse and all(map(_checks, node.body))
+    return isinstance(node, ast.Expr) and ast.unparse(node).startswith(("_require.", "wiring."))
 
 
 def _laid_out(source):
