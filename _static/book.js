@@ -12,3 +12,16 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("div.highlight pre, div.output pre, div.math")
     .forEach((box) => { if (box.scrollWidth > box.clientWidth) box.setAttribute("tabindex", "0"); });
 });
+
+// A link into a closed fold opens it, and so does the printer.
+const unfold = (element) => {
+  for (let fold = element; fold; fold = fold.parentElement?.closest("details")) if (fold.tagName === "DETAILS") fold.open = true;
+};
+const arrive = () => {
+  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (target && target.closest("details:not([open])")) { unfold(target.closest("details")); target.scrollIntoView(); }
+};
+addEventListener("DOMContentLoaded", arrive);
+addEventListener("hashchange", arrive);
+addEventListener("click", (event) => { if (event.target.closest?.("a[href*='#']")) setTimeout(arrive); });
+addEventListener("beforeprint", () => document.querySelectorAll("details.deeper").forEach((fold) => { fold.open = true; }));
