@@ -45,6 +45,8 @@ def complaints(notebook):
             if "image/png" in output.get("data", {}):
                 if len(cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")) < 20:
                     said.append(f"cell {number}: a figure without alt text")
+                if not output.get("metadata", {}).get("image/png", {}).get("width"):
+                    said.append(f"cell {number}: a figure that is not sharp: call viz.style() before it is drawn")
                 if "assert" not in cell.source and "check." not in cell.source:
                     later = "\n".join(c.source for c in notebook.cells if c.cell_type == "code")
                     if later.count("assert ") + later.count("check.compare") == 0:
@@ -84,7 +86,10 @@ def plant(fault):
     return complaints(notebook)
 
 
-PICTURE = nbformat.v4.new_output("display_data", data={"image/png": "x", "text/plain": "<Figure>"})
+PICTURE = nbformat.v4.new_output(
+    "display_data", data={"image/png": "x", "text/plain": "<Figure>"}, metadata={"image/png": {"width": 500}}
+)
+DULL = nbformat.v4.new_output("display_data", data=PICTURE.data)
 STDOUT = nbformat.v4.new_output("stream", name="stdout", text="!")
 STDERR = nbformat.v4.new_output("stream", name="stderr", text="!")
 
@@ -100,6 +105,7 @@ STDERR = nbformat.v4.new_output("stream", name="stderr", text="!")
         (lambda nb, cell: cell.outputs.append(STDERR), "stderr"),
         (lambda nb, cell: cell.outputs.extend([STDOUT, STDOUT]), "in pieces"),
         (lambda nb, cell: cell.outputs.append(PICTURE), "without alt text"),
+        (lambda nb, cell: cell.outputs.append(DULL), "not sharp"),
         (lambda nb, cell: cell.update(source="def f():\n" + "    x = 1\n" * 12), "more than 12 lines"),
         (
             lambda nb, cell: (
