@@ -18,6 +18,12 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
+def glued(notebook, number):
+    """Whether the text that follows is the caption of a figure which another page shows too: one in italics."""
+    following = [cell for cell in notebook.cells[number + 1 :] if cell.cell_type == "markdown"]
+    return bool(following) and following[0].source.startswith("*")
+
+
 def complaints(notebook):
     """What is wrong with a notebook, one line each."""
     said = []
@@ -45,6 +51,8 @@ def complaints(notebook):
             if "image/png" in output.get("data", {}):
                 if len(cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")) < 20:
                     said.append(f"cell {number}: a figure without alt text")
+                if "caption" not in cell.metadata.get("mystnb", {}).get("figure", {}) and not glued(notebook, number):
+                    said.append(f"cell {number}: a figure without a caption")
                 if not output.get("metadata", {}).get("image/png", {}).get("width"):
                     said.append(f"cell {number}: a figure that is not sharp: call viz.style() before it is drawn")
                 if "assert" not in cell.source and "check." not in cell.source:
@@ -106,6 +114,7 @@ STDERR = nbformat.v4.new_output("stream", name="stderr", text="!")
         (lambda nb, cell: cell.outputs.extend([STDOUT, STDOUT]), "in pieces"),
         (lambda nb, cell: cell.outputs.append(PICTURE), "without alt text"),
         (lambda nb, cell: cell.outputs.append(DULL), "not sharp"),
+        (lambda nb, cell: cell.outputs.append(PICTURE), "without a caption"),
         (lambda nb, cell: cell.update(source="def f():\n" + "    x = 1\n" * 12), "more than 12 lines"),
         (
             lambda nb, cell: (
