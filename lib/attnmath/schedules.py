@@ -6,7 +6,7 @@ from attnmath import _require
 def warmup(step: int, d: int, warmup: int, factor: float = 1.0) -> float:
     r"""The learning rate of the Transformer: a straight rise, then the inverse root of the step.
 
-    .. math:: \eta(s) = c\, d^{-1/2} \min\bigl(s^{-1/2},\; s\, w^{-3/2}\bigr)
+    .. math:: \eta(s) = \alpha\, d^{-1/2} \min\bigl(s^{-1/2},\; s\, w^{-3/2}\bigr)
 
     Parameters
     ----------
@@ -14,11 +14,11 @@ def warmup(step: int, d: int, warmup: int, factor: float = 1.0) -> float:
         whose own rate is 1.
     d : width of the model.
     warmup : w >= 1, the step at which the rate is largest.
-    factor : c > 0; 1 in Vaswani et al.
+    factor : the number before the root, > 0; 1 in Vaswani et al.
 
     Returns
     -------
-    The rate; at most :math:`c / \sqrt{d\,w}`.
+    The rate; at most :math:`\alpha / \sqrt{d\,w}`.
 
     Raises
     ------
