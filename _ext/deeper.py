@@ -1,6 +1,6 @@
 """What stands under "Going deeper" is closed when a page is opened, and complete in the notebook.
 
-The heading stays, and so do its sections in the list of contents; a script opens the fold for a link that leads into it.
+The heading and its sections stay in the list of contents; a script opens the fold for a link that leads into it.
 """
 
 from html import escape
