@@ -82,11 +82,11 @@ def test_what_is_written_into_files_is_understood(tmp_path):
         made.cells[1].metadata["nbreferee"] = metadata["nbreferee"]
         job = plan(made, Answers({}, (), (), ()))
         assert [step.changes for step in job.steps] == [False, True]
-    (tmp_path / "shared-data").mkdir()
+    (tmp_path / "common-data").mkdir()
     (tmp_path / "course").mkdir()
     for text in snippets("toml"):
         (tmp_path / "course/nbreferee.toml").write_text(text)
-        assert settings.load(tmp_path / "course").policy.readable == (str(tmp_path / "shared-data"),)
+        assert settings.load(tmp_path / "course").policy.readable == (str(tmp_path / "common-data"),)
         assert tomllib.loads(text)
     assert snippets("json") and snippets("toml")
 
