@@ -195,6 +195,42 @@ def test_page_in_a_browser(path, browser, address):
     assert overlapping == [], "a formula runs into its number"
 
 
+CHAPTERS = [path for path in PAGES if (ROOT / name(path)).with_suffix(".ipynb").exists()]
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=name)
+def test_only_what_can_wait_is_closed(path):
+    """One fold, under its heading, told by what stands in it; what a reader tries and remembers is outside."""
+    (fold,) = soup(path).select("details.deeper")
+    assert fold.find_previous_sibling(re.compile("h[1-6]")).get_text().startswith("Going deeper")
+    assert len(fold.summary.get_text()) > 3 and not fold.has_attr("open")
+    for title in ("Try it", "In five lines"):
+        (heading,) = [each for each in soup(path).select("h2") if each.get_text().startswith(title)]
+        assert heading.find_parent("details") is None
+
+
+@pytest.mark.needs("browser")
+def test_a_link_opens_the_fold_that_it_leads_into(browser, address):
+    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    opened(page, address + "chapters/04_multi_head/grouped_query.html")
+    inside = page.locator("details.deeper section").first.get_attribute("id")
+    is_open = "() => document.querySelector('details.deeper').open"
+    assert not page.evaluate(is_open)
+    page.locator(f"#pst-page-toc-nav a[href='#{inside}'], .page-toc a[href='#{inside}']").first.click()
+    page.wait_for_function(is_open, timeout=5000)
+    page.context.close()
+    # Chromium opens it by itself. What the script does for others, and for the printer, is asked without a jump.
+    for event in (
+        f"history.replaceState(null, '', '#{inside}'); dispatchEvent(new Event('hashchange'))",
+        "dispatchEvent(new Event('beforeprint'))",
+    ):
+        page = browser.new_page()
+        opened(page, address + "chapters/04_multi_head/grouped_query.html")
+        page.evaluate(event)
+        assert page.evaluate(is_open) and page.locator(f"#{inside}").is_visible()
+        page.close()
+
+
 @pytest.mark.needs("browser")
 def test_a_formula_that_runs_into_its_number_is_seen(browser, address):
     """A page on which one formula has been made too wide, and before that none."""
