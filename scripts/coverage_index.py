@@ -2,7 +2,7 @@
 
 `concordance.yml` says where each item of the sources stands in the book, by label. All else is read off: labels from
 the chapters, functions from the tags `# eq:label` and `# alg-label` in the library, tests from
-`@pytest.mark.claim("label")` and from the rows of tests/attnmath/cases.py, exercises from their cells. `problems()`
+`@pytest.mark.claim("label")` and from the rows of tests/attnmath/cases, exercises from their cells. `problems()`
 lists every entry that points nowhere; a test wants it empty.
 """
 
@@ -155,13 +155,13 @@ class Index:
 
     @cached_property
     def cases(self) -> dict[str, int]:
-        """Component -> number of its rows in tests/attnmath/cases.py, `Case("softmax", "with a mask", …)`."""
-        path = self.root / "tests" / "attnmath" / "cases.py"
+        """Component -> number of its rows in tests/attnmath/cases, `Case("softmax", "with a mask", …)`."""
         rows = defaultdict(int)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else ():
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Case" and node.args:
-                if isinstance(node.args[0], ast.Constant):
-                    rows[node.args[0].value] += 1
+        for path in sorted((self.root / "tests/attnmath/cases").glob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "Case" and node.args:
+                    if isinstance(node.args[0], ast.Constant):
+                        rows[node.args[0].value] += 1
         return dict(sorted(rows.items()))
 
     @cached_property
@@ -200,9 +200,9 @@ class Index:
         return dict(found)
 
     def tests(self, label: str) -> list[str]:
-        """Tests that claim the label, and the row of cases.py of each function that carries its tag."""
+        """Tests that claim the label, and the row of cases of each function that carries its tag."""
         rows = {name.rsplit(".", 1)[1] for name in self.functions.get(label, [])} & self.cases.keys()
-        return [*self.claims.get(label, []), *(f"cases.py: {name}" for name in sorted(rows))]
+        return [*self.claims.get(label, []), *(f"cases: {name}" for name in sorted(rows))]
 
     @cached_property
     def graded(self) -> list[dict]:

@@ -52,7 +52,7 @@ WITNESSES = {
 
 
 def components(index: Index) -> list[dict]:
-    """Each component of tests/attnmath/cases.py, its rows, and how many witnesses agreed in the last run."""
+    """Each component of tests/attnmath/cases, its rows, and how many witnesses agreed in the last run."""
     path = index.root / "_build" / "test-report.xml"
     witnesses = defaultdict(set)
     if path.exists():

@@ -146,13 +146,13 @@ class Stems:
 
     @cached_property
     def helpers(self) -> set[str]:
-        """The functions that need no row of cases: HELPERS of tests/attnmath/test_twins.py, each with its reason."""
-        path = self.index.root / "tests" / "attnmath" / "test_twins.py"
+        """The functions that need no row of cases: HELPERS of each file of cases, with its reason."""
         found = set()
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            if any(isinstance(target, ast.Name) and target.id == "HELPERS" for target in targets):
-                found |= ast.literal_eval(node.value)
+        for path in sorted((self.index.root / "tests/attnmath/cases").glob("*.py")):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+                if path.stem != "__init__" and any(getattr(target, "id", None) == "HELPERS" for target in targets):
+                    found |= ast.literal_eval(node.value)
         return found
 
     def problems(self) -> list[str]:
@@ -183,9 +183,9 @@ class Stems:
     def _cases_wrong(self):
         public = {name for file in self.components.values() for name in file.functions}
         for name in sorted(public - self.index.cases.keys() - self.helpers):
-            yield f"{name} has no row in tests/attnmath/cases.py: write one, or make it one of HELPERS in test_twins.py"
+            yield f"{name} has no row in tests/attnmath/cases: write one, or make it one of HELPERS there"
         for name in sorted((self.helpers | self.index.cases.keys()) - public):
-            yield f"cases.py or test_twins.py names {name}, which no file of NumPy exports: correct the name"
+            yield f"tests/attnmath/cases names {name}, which no file of NumPy exports: correct the name"
 
     def _exercises_wrong(self):
         for exercise in self.exercises:

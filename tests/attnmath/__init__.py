@@ -1,1 +1,1 @@
-"""Tests of the library, lib/attnmath; `cases.py` says how each component is called."""
+"""Tests of the library, lib/attnmath; `cases` says how each component is called."""

@@ -1,7 +1,7 @@
 """Every check is seen to fail: each row plants one fault in a copy of the library, and the component's cases must die.
 
 The faults are the mistakes that people make: no scale, wrong axis, no row correction, a mask inverted, an unstable
-softmax, a cotangent not summed. A fault that survives means that the cases of tests/attnmath/cases.py look away.
+softmax, a cotangent not summed. A fault that survives means that the cases of tests/attnmath/cases look away.
 """
 
 import importlib

@@ -15,20 +15,9 @@ import attnmath.torch as at
 from attnmath.check import compare
 from attnmath.tree import map_tree
 from tests.attnmath import witnesses
-from tests.attnmath.cases import CASES
+from tests.attnmath.cases import CASES, HELPERS
 
 NAMES = [case.id for case in CASES]
-# reshapes, seen by every case of multi_head_attention; masks and checkpoint, which have no gradient of their own
-HELPERS = {"split_heads", "merge_heads", "share_heads", "checkpoint"}
-HELPERS |= {"additive_mask", "causal_mask", "padding_mask", "window_mask", "relative_buckets"}
-HELPERS |= {"alibi_bias", "alibi_slopes", "half_to_interleaved", "sinusoidal_positions"}  # plain arrays too
-HELPERS |= {"smoothed_targets"}  # seen by every case of cross_entropy
-HELPERS |= {"adam", "adam_state", "clip_by_norm"}  # no gradient of their own; tests/attnmath/test_optimisers.py
-HELPERS |= {"unscale"}  # of gradients, which have none; tests/attnmath/test_precision.py
-HELPERS |= {"draw_keep", "random_dropout"}  # masks again; tests/theorems/test_dropout.py
-HELPERS |= {"encode", "decode"}  # the halves of transformer, which its cases see; tests/attnmath/test_cache.py
-HELPERS |= {"own_attention", "cross_attention"}  # steps of a block, which the cases of layers see
-HELPERS |= {"cached"}  # keeps rows and has no gradient; tests/attnmath/test_cache.py
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -100,7 +89,8 @@ def test_worlds_have_the_same_arguments_and_shape_strings(component):
 @pytest.mark.parametrize("empty_rows", ["error", "zero"])
 @pytest.mark.parametrize("mask", [True, "masked"])
 def test_fused_attention_equals_plain(mask, empty_rows, rng):
-    from tests.attnmath.cases import MASK, B, K, M, N, V
+    from tests.attnmath.cases.case import B, K, M, N, V
+    from tests.attnmath.cases.chapters_1_to_6 import MASK
 
     Q, Ks, Vs = (torch.from_numpy(rng.standard_normal(s)).requires_grad_() for s in ((B, N, K), (B, M, K), (B, M, V)))
     allowed = True if mask is True else torch.from_numpy(MASK)
@@ -137,7 +127,7 @@ def test_one_graph_under_compile():
 
 
 def test_autocast_keeps_the_value(rng):
-    from tests.attnmath.cases import K, M, N, V
+    from tests.attnmath.cases.case import K, M, N, V
 
     Q, Ks, Vs = (torch.from_numpy(rng.standard_normal(s)).float() for s in ((N, K), (M, K), (M, V)))
     exact = at.attention(Q, Ks, Vs)

@@ -47,8 +47,7 @@ def test_every_file_leads_to_a_page_and_first_to_that_of_its_name(stems):
 
 
 def test_every_function_has_a_case_or_is_a_helper(stems):
-    from tests.attnmath.cases import CASES
-    from tests.attnmath.test_twins import HELPERS
+    from tests.attnmath.cases import CASES, HELPERS
 
     assert stems.helpers == HELPERS
     assert set(an.__all__) - HELPERS == {case.function for case in CASES} == stems.index.cases.keys()
@@ -110,9 +109,9 @@ def labels(*names):
         ("lib/attnmath/numpy/positions.py", ("# eq:sinusoid", ""), "positions leads to no page"),
         ("lib/attnmath/numpy/checkpoint.py", ("# alg-checkpoint", ""), "checkpoint leads to no page"),
         ("lib/attnmath/numpy/positions.py", ("# eq:sinusoid", "# eq:rotary"), "not to the page of its name"),
-        ("tests/attnmath/cases.py", ('"rnn"', '"rnm"'), "rnn has no row in tests/attnmath/cases.py"),
-        ("tests/attnmath/cases.py", ('"rnn"', '"rnm"'), "names rnm, which no file of NumPy exports"),
-        ("tests/attnmath/test_twins.py", ('{"unscale"}', "set()"), "unscale has no row"),
+        ("tests/attnmath/cases/chapters_1_to_6.py", ('"rnn"', '"rnm"'), "rnn has no row in tests/attnmath/cases"),
+        ("tests/attnmath/cases/chapters_1_to_6.py", ('"rnn"', '"rnm"'), "names rnm, which no file of NumPy exports"),
+        ("tests/attnmath/cases/chapters_1_to_6.py", ('{"unscale"}', "set()"), "unscale has no row"),
         (SET3, (labels("eq:rnn", "eq:rnn-vjp", "eq:rnn-flops"), labels("eq:rmn")), "set3: gate leads to no page"),
         (SET3, (labels("eq:rnn", "eq:rnn-vjp", "eq:rnn-flops"), labels("eq:rmn")), "set3: gate leads to no file"),
         (

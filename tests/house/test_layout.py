@@ -67,7 +67,7 @@ def test_every_path_below_tests_that_is_named_exists():
 
 
 def test_a_path_that_does_not_exist_is_seen():
-    assert missing("Look into `tests/attnmath/cases.py`.") == []
+    assert missing("Look into `tests/attnmath/cases`.") == []
     assert missing('"tests/test_book*.py", tests/theorems/test_softmax.py') == ["tests/test_book*.py"]
 
 

@@ -1,10 +1,5 @@
-"""One row per component and circumstance: how to call it in either world, and what torch's own function says.
+"""The components of Chapters 1 to 6: how each is called in either world, and what torch's own function says."""
 
-Axis sizes all differ, and queries and keys differ in number, so that a swapped axis cannot pass unseen.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -15,42 +10,7 @@ from torch import nn
 
 import attnmath.numpy as an
 from attnmath import shapes
-
-N, M, K, V, A, B = 3, 5, 7, 2, 11, 13  # queries, keys, key width, value width, hidden width, batch
-D, HEADS, FF, TOKENS, POSITIONS = 6, 2, 17, 19, 8  # model width 2 heads x 3, feed-forward, vocabulary, positions
-
-
-@dataclass(frozen=True)
-class Case:
-    """``call(world, *args)`` calls the component in a world with differentiable args; ``reference(*tensors)`` is
-    torch's own. ``function`` is the component's name in both worlds."""
-
-    function: str
-    circumstance: str
-    args: Callable
-    call: Callable
-    reference: Callable
-    vjp_atol: float = 1e-12
-
-    @property
-    def id(self):
-        return f"{self.function}-{self.circumstance}"
-
-
-def const(world, array):
-    """A constant in the given world."""
-    return torch.from_numpy(array) if world.__name__.endswith("torch") else array
-
-
-def normal(*shape, scale=1.0):
-    """Draws an argument of one array."""
-    return lambda rng: (scale * rng.standard_normal(shape),)
-
-
-def draw(*shape_list):
-    """Draws one array per shape."""
-    return lambda rng: tuple(rng.standard_normal(shape) for shape in shape_list)
-
+from tests.attnmath.cases.case import FF, HEADS, POSITIONS, TOKENS, A, B, Case, D, K, M, N, V, const, draw, normal, tree
 
 MASK = np.random.default_rng(5).random((N, M)) < 0.6
 MASK[:, 2] = True  # every query may attend to key 2
@@ -580,13 +540,6 @@ def relative_reference(Q, K, table):
     offset = torch.arange(m)[None] - torch.arange(m - n, m)[:, None]
     A = table[torch.clamp(offset, -w, w) + w]
     return torch.einsum("...nk,...nmk->...nm", Q, K.unsqueeze(-3) + A) / k**0.5
-
-
-def tree(*parts):
-    """Draws arrays for shapes and trees for shape trees; scaled so that tanh and softmax are in their lively range."""
-    return lambda rng: tuple(
-        shapes.random_tree(part, rng, 0.4) if isinstance(part, dict) else rng.standard_normal(part) for part in parts
-    )
 
 
 def shaped_reference(temperature=1.0, strength=1.0, mask=None):
@@ -1673,3 +1626,15 @@ CORES = [
     ),
 ]
 CASES += CORES
+
+# reshapes, seen by every case of multi_head_attention; masks and checkpoint, which have no gradient of their own
+HELPERS = {"split_heads", "merge_heads", "share_heads", "checkpoint"}
+HELPERS |= {"additive_mask", "causal_mask", "padding_mask", "window_mask", "relative_buckets"}
+HELPERS |= {"alibi_bias", "alibi_slopes", "half_to_interleaved", "sinusoidal_positions"}  # plain arrays too
+HELPERS |= {"smoothed_targets"}  # seen by every case of cross_entropy
+HELPERS |= {"adam", "adam_state", "clip_by_norm"}  # no gradient of their own; tests/attnmath/test_optimisers.py
+HELPERS |= {"unscale"}  # of gradients, which have none; tests/attnmath/test_precision.py
+HELPERS |= {"draw_keep", "random_dropout"}  # masks again; tests/theorems/test_dropout.py
+HELPERS |= {"encode", "decode"}  # the halves of transformer, which its cases see; tests/attnmath/test_cache.py
+HELPERS |= {"own_attention", "cross_attention"}  # steps of a block, which the cases of layers see
+HELPERS |= {"cached"}  # keeps rows and has no gradient; tests/attnmath/test_cache.py
