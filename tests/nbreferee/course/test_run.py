@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 from datetime import date
+from functools import partial
 
 import nbformat
 import pytest
@@ -11,10 +12,13 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from nbreferee.course import late
 from nbreferee.course.folder import in_our_path, without_warnings
-from nbreferee.course.run import BatchError, needs_eye
+from nbreferee.course.run import BatchError, grade_assignment, needs_eye
+from nbreferee.course.store import Store
 from nbreferee.intake import gate
 from nbreferee.judge.job import RunLimits
-from nbreferee.walls.sandbox import Policy
+from nbreferee.walls.sandbox import Policy, abilities
+from nbreferee.walls.supervisor import Zygote
+from nbreferee.workers.pool import Local
 from tests.nbreferee import toyset
 from tests.nbreferee.toycourse import GOOD, by_student, contents, folder, grade, gradebook, left_over, runs, submit
 
@@ -144,6 +148,43 @@ def test_what_is_only_shown_differently_is_not_run_again(root, tmp_path):
     nbformat.write(book, source)
     grade(root, log=log)
     assert runs(log) == ["ada", "ada", "bob", "bob"]
+
+
+def verdicts(root, student):
+    """{test: (the time that its verdict took, which no two runs share, what was earned)} of the result that is kept."""
+    with Store(root / ".nbreferee/results.db") as store:
+        key = store.published("toy", "toy")[student].key
+        return {test.name: (test.seconds, test.points) for test in store.get(key).result.tests}
+
+
+@pytest.mark.uses("walls")
+def test_after_one_test_has_changed_only_what_depends_on_it_is_judged_again(root):
+    source, book = root / "source/toy/toy.ipynb", toyset.notebook()
+    cells = {cell.metadata.nbgrader.grade_id: cell for cell in book.cells if "nbgrader" in cell.metadata}
+    submit(root, "ada")
+    submit(root, "bob", GOOD | {"square_answer": "def square(x):\n    return 3 * x"})
+    with Local(partial(Zygote, policy=Policy(memory_bytes=256 << 20), unsafe=not abilities()), 1) as pool:
+
+        def again(**options):
+            """Rows, and the tests of each student that were judged again."""
+            before = {student: verdicts(root, student) for student in ("ada", "bob")}
+            nbformat.write(book, source)
+            rows = grade_assignment(folder(root), "toy", pool=pool, **options)
+            now = {student: verdicts(root, student) for student in before}
+            assert all(now[student].keys() == before[student].keys() for student in before)
+            return by_student(rows), [{t for t in now[s] if now[s][t][0] != before[s][t][0]} for s in ("ada", "bob")]
+
+        first = by_student(grade_assignment(folder(root), "toy", pool=pool))
+        assert (first["ada"].total, first["bob"].total) == (4.0, 4.0)  # 3 times 3 is 9
+        cells["square_test"].source = "assert square(4) == 16, 'square(4) should be 16'"
+        rows, judged = again()
+        assert judged == [{"square_test"}, {"square_test"}] and rows["ada"].total == 4.0
+        assert rows["bob"].total == 3.0 and "should be 16" in rows["bob"].messages["square_test"]
+        after = contents(root)
+        assert again(force=True)[1] == [set(verdicts(root, "ada"))] * 2
+        assert contents(root) == after
+        cells["setup_imports"].source = "import math\nfactor = 2"
+        assert again()[1] == [set(verdicts(root, "ada"))] * 2
 
 
 def test_lost_files_and_a_lost_gradebook_come_back(root, tmp_path, prepared):

@@ -7,6 +7,7 @@ import pytest
 from nbreferee.course.store import Published, Store, StoreError, key_of
 from nbreferee.intake.answers import Answers, Own
 from nbreferee.judge.job import RunLimits, plan
+from nbreferee.judge.parts import Parts
 from nbreferee.judge.results import Result, TestResult
 from nbreferee.workers.message import Reply
 from tests.nbreferee import toyset
@@ -113,3 +114,25 @@ def test_a_key_depends_on_all_that_a_result_depends_on():
     }
     assert len(run) == 1  # what is only shown differently is the same run
     assert len({key.partition(".")[0] for key in keys}) == 4
+
+
+def test_verdicts_are_found_for_their_student_and_those_that_hang_on_time_are_not(tmp_path):
+    tests = (
+        TestResult("right", "passed", 1.0, 1.0),
+        TestResult("wrong", "failed", 0.0, 1.0),
+        TestResult("changed", "passed", 1.0, 1.0),
+        TestResult("slow", "timeout", 0.0, 1.0),
+        TestResult("lost", "crashed", 0.0, 1.0),
+        TestResult("full", "memory", 0.0, 1.0),
+        TestResult("held", "withheld", 0.0, 1.0),
+    )
+    parts = Parts("frame", {test.name: "1" for test in tests})
+    now = Parts("frame", parts.tests | {"changed": "2", "new": "1"})
+    with Store(tmp_path / "results.db") as store:
+        store.put("k", "ada", "set1", Reply(Result(tests), "{}", ""), parts)
+        store.put("l", "bob", "set1", Reply(Result(tests[:1]), "{}", ""), Parts("another", parts.tests))
+        assert store.verdicts(now, "ada", "set1") == {"right": tests[0], "wrong": tests[1]}
+        assert store.verdicts(now, "bob", "set1") == store.verdicts(now, "ada", "set2") == {}
+        store.publish("set1", "set1", {"ada": Published("other", {})})
+        assert store.verdicts(now, "ada", "set1") == {}  # what nobody uses any more is dropped
+        assert store._db.execute("SELECT student FROM parts").fetchall() == [("bob",)]

@@ -13,7 +13,17 @@ def test_messages_come_back_as_they_were():
     own = (Own("y", "a", True), Own("z", None, kind="markdown"))
     template, photos = toyset.notebook(), {"picture-1.png": {"image/png": "AAAA"}}
     answers = Answers({"a": "x\ud800", "b": None}, own, ("b",), ("n",), photos)
-    request = Request(job(), template, answers, "Set", {"t": {"score": 1.5}}, reply().result, "stub", "text")
+    request = Request(
+        job(),
+        template,
+        answers,
+        "Set",
+        {"t": {"score": 1.5}},
+        reply().result,
+        "stub",
+        "text",
+        known=reply().result.tests,
+    )
     assert read_request(write_request(request)) == request
     assert read_request(write_request(Request(job()))) == Request(job())
     assert read_reply(write_reply(reply()), job()) == reply()

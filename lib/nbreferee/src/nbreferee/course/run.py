@@ -156,7 +156,12 @@ class Round:
             return self.publish(item, reply)
         result = None if self.force else self.store.ran(item.key, item.found.student, self.inbox.name)
         item.row.cached = result is not None and _fits(result, item)  # then it is only rendered anew
-        self.send(item, result=result if item.row.cached else None)
+        known = () if self.force or item.row.cached else self.known(item)
+        self.send(item, result=result if item.row.cached else None, known=known)
+
+    def known(self, item):
+        """Verdicts of an earlier run that depend on nothing that has changed; see `nbreferee.judge.parts`."""
+        return tuple(self.store.verdicts(item.parts, item.found.student, self.inbox.name).values())
 
     def send(self, item, *, page=False, **more):
         """Hand a submission to the pool, or its result, of which notebook and page are rendered, or the page alone."""
@@ -198,7 +203,7 @@ class Round:
             if test.state == "broken":
                 why = f"The test {test.name} is at fault, no mark was given: {in_words(test.message)}"
                 return self.broken(item, why)
-        self.store.put(item.key, item.found.student, self.inbox.name, reply)
+        self.store.put(item.key, item.found.student, self.inbox.name, reply, item.parts)
         self.publish(item, reply)
 
     def publish(self, item, reply):

@@ -18,6 +18,7 @@ import nbformat
 from ..errors import NbrefereeError
 from ..intake.answers import Answers
 from ..judge.job import Job
+from ..judge.parts import KEPT, Parts
 from ..judge.results import Result, ResultError
 from ..workers.message import Reply
 
@@ -32,6 +33,9 @@ CREATE INDEX IF NOT EXISTS result_of ON result (assignment, student);
 CREATE TABLE IF NOT EXISTS published (assignment TEXT NOT NULL, notebook TEXT NOT NULL, student TEXT NOT NULL,
     key TEXT NOT NULL, texts TEXT NOT NULL, extra TEXT NOT NULL,
     PRIMARY KEY (assignment, notebook, student)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parts (key TEXT PRIMARY KEY, student TEXT NOT NULL, assignment TEXT NOT NULL,
+    frame TEXT NOT NULL, tests TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS parts_of ON parts (assignment, student);
 """
 
 
@@ -171,17 +175,43 @@ class Store:
         with suppress(ResultError):
             return row and Result.from_json(row[0])
 
-    def put(self, key: str, student: str, assignment: str, reply: Reply) -> None:
-        """Keep a reply; it is on the disk when this returns.
+    def verdicts(self, parts: Parts, student: str, assignment: str) -> dict:
+        """{name: TestResult} of a student's tests that depend on nothing that has changed since they were judged.
+
+        Raises
+        ------
+        StoreError : the file is damaged or locked.
+        """
+        query = (
+            "SELECT result.result, parts.tests FROM parts JOIN result ON parts.key=result.key "
+            "WHERE parts.assignment=? AND parts.student=? AND parts.frame=?"
+        )
+        with self._plainly():
+            rows = self._db.execute(query, (assignment, student, parts.frame)).fetchall()
+        found = {}
+        for text, digests in rows:
+            with suppress(ResultError, ValueError):
+                before = json.loads(digests)
+                for test in Result.from_json(text).tests:
+                    same = test.name in parts.tests and before.get(test.name) == parts.tests[test.name]
+                    if same and test.state in KEPT:
+                        found[test.name] = test
+        return found
+
+    def put(self, key: str, student: str, assignment: str, reply: Reply, parts: Parts | None = None) -> None:
+        """Keep a reply, and what each of its verdicts depends on; it is on the disk when this returns.
 
         Raises
         ------
         StoreError : the disk is full, or the file cannot be written.
         """
-        parts = (zlib.compress(text.encode(), 1) for text in (reply.notebook, reply.feedback))
-        row = (key, student, assignment, reply.result.to_json(), *parts)
+        pages = (zlib.compress(text.encode(), 1) for text in (reply.notebook, reply.feedback))
+        row = (key, student, assignment, reply.result.to_json(), *pages)
         with self._plainly():
             self._db.execute("INSERT OR REPLACE INTO result VALUES (?, ?, ?, ?, ?, ?)", row)
+            if parts is not None:
+                row = (key, student, assignment, parts.frame, json.dumps(parts.tests))
+                self._db.execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?)", row)
 
     def published(self, assignment: str, notebook: str) -> dict:
         """{student: Published} of an assignment's notebook."""
@@ -205,11 +235,13 @@ class Store:
         ]
         with self._plainly(), self._transaction():
             self._db.executemany("INSERT OR REPLACE INTO published VALUES (?, ?, ?, ?, ?, ?)", rows)
-            self._db.executemany(
-                "DELETE FROM result WHERE assignment=? AND student=? AND key NOT IN "
-                "(SELECT key FROM published WHERE assignment=?)",
-                [(assignment, student, assignment) for student, each in records.items() if each.key != ADOPTED],
-            )
+            whose = [(assignment, student, assignment) for student, each in records.items() if each.key != ADOPTED]
+            for table in ("result", "parts"):
+                self._db.executemany(
+                    f"DELETE FROM {table} WHERE assignment=? AND student=? AND key NOT IN "
+                    "(SELECT key FROM published WHERE assignment=?)",
+                    whose,
+                )
 
 
 def key_of(job: Job, template: nbformat.NotebookNode | str, answers: Answers, environment: str, title="") -> str:

@@ -7,6 +7,7 @@ from ..intake import gate
 from ..intake.answers import Answers, answers
 from ..intake.notebook import Refused
 from ..judge.job import Job, plan
+from ..judge.parts import Parts, parts_of
 from ..walls.sandbox import given
 from ..workers.fingerprint import contents, fingerprint
 from ..workers.message import Reply, Request
@@ -31,6 +32,7 @@ class Submission:
     template : of which notebook it is.
     row : what is reported of it.
     answers, job, key : what is run, and under which key its result is kept.
+    parts : what each verdict depends on.
     texts : {grade_id: digest of the text that its mark is about}.
     timestamp : what nbgrader has for it: timestamp.txt, or nothing.
     moment : when it came, for the deadline: the time of the file if need be.
@@ -46,6 +48,7 @@ class Submission:
     answers: Answers | None = None
     job: Job | None = None
     key: str = ""
+    parts: Parts | None = None
     texts: dict = field(default_factory=dict)
     timestamp: object = None
     moment: object = None
@@ -167,6 +170,7 @@ class Inbox:
         item.answers = replace(taken, notes=tuple(notes))
         item.job = plan(template.notebook, item.answers, settings.limits, settings.packages)
         item.key = key_of(item.job, template.text, item.answers, self.environment, self.heading(item))
+        item.parts = parts_of(item.job, self.environment)
         item.texts = template.digests(item.answers, admitted.digest[:24])
         self._times(item)
 

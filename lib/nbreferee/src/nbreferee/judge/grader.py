@@ -30,9 +30,10 @@ from ..rpc.plugins import torch_here
 from ..rpc.raised import StudentError, StudentLost
 from ..rpc.student import Student
 from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, UNREADABLE, Job, bound
+from .parts import movable
 from .reasons import NOT_PASSED, UNANSWERED, Reasons, said
 from .results import CellResult, Result, TestResult
-from .trusted import Trusted, compiled, reads
+from .trusted import Trusted, compiled
 
 __all__ = ["GraderError", "grade"]
 
@@ -49,13 +50,16 @@ class _TooSlow(BaseException):
     """The test itself ran on, in the instructor's code, after its time."""
 
 
-def grade(job: Job, start, *, say=lambda step, within_s: None, stuck=(), spent_s=0.0, folder=None) -> Result:
+def grade(
+    job: Job, start, *, known=None, say=lambda step, within_s: None, stuck=(), spent_s=0.0, folder=None
+) -> Result:
     """Run all cells and tests of one submission.
 
     Parameters
     ----------
     job : the cells, and the limits.
     start : starts a student's process: ``start() -> Line``, as `nbreferee.walls.supervisor` provides it.
+    known : {name: `TestResult`} of an earlier run, of tests that are not judged again; see `nbreferee.judge.parts`.
     say : told, as ``say(step, within_s)``, which step begins on the trusted side and by when it is done; -1: it is. Who
         listens may end this process if it is not: an alarm does not interrupt C code, such as the singular values of
         a large matrix that an answer has returned.
@@ -71,7 +75,7 @@ def grade(job: Job, start, *, say=lambda step, within_s: None, stuck=(), spent_s
     ------
     GraderError : a student's process cannot be had; nobody is to blame but the grader.
     """
-    run = _Run(job, start, say, frozenset(stuck), spent_s, folder)
+    run = _Run(job, start, known or {}, say, frozenset(stuck), spent_s, folder)
     try:
         return run.all()
     finally:
@@ -79,7 +83,7 @@ def grade(job: Job, start, *, say=lambda step, within_s: None, stuck=(), spent_s
 
 
 class _Run:
-    def __init__(self, job, start, say, stuck, spent_s, folder):
+    def __init__(self, job, start, known, say, stuck, spent_s, folder):
         self.job, self.start, self.limits = job, start, job.limits
         self.say, self.stuck, self.folder = say, stuck, folder
         self.began = time.monotonic() - spent_s
@@ -89,8 +93,8 @@ class _Run:
         self.done = 0  # so many steps have been run on the student's side, and are replayed in a new process
         self.condemned = set()  # steps that cost a process are not run again
         self.fresh = True  # no test has asked this process yet
-        self.cells, self.verdicts, self.losses = {}, {}, 0
-        self.movable = _movable(job.steps)
+        self.cells, self.verdicts, self.losses = {}, dict(known), 0
+        self.movable = movable(job.steps)
         self.kept = {}  # movable test: what it finds at its place on the trusted side
         self.costs, self.waiting = Counter(), []  # what answers have cost; tests that wait for a process of their own
         self.processes = self.seen = 0  # the present process, and the one that given cells were last run with
@@ -101,10 +105,11 @@ class _Run:
     def all(self):
         """Shown tests from top to bottom; then hidden, sandboxed, and costly ones; then those that wait for one."""
         steps = self.job.steps
-        hidden = [index for index in self.movable if steps[index].hidden]
-        inside = [index for index, step in enumerate(steps) if step.kind == TEST and step.run == SANDBOXED]
+        known = {index for index, step in enumerate(steps) if step.kind == TEST and step.name in self.verdicts}
+        hidden = [index for index in self.movable if steps[index].hidden and index not in known]
+        inside = [i for i, step in enumerate(steps) if step.kind == TEST and step.run == SANDBOXED and i not in known]
         for index in range(len(steps)):
-            self.first_pass(index, later=index in hidden or index in inside)
+            self.first_pass(index, later=index in known or index in hidden or index in inside)
         self.first = False
         self.judge_hidden(hidden)
         waiting = self.judge_sandboxed(inside)
@@ -486,18 +491,6 @@ class _Run:
         message = self.reasons.told(ran, step)
         output = "" if step.hidden else ran.output
         return self.verdict(step, "failed", 0.0, began, message, output=output)
-
-
-def _movable(steps):
-    """The split tests, in order, whose names no later cell needs: they can be judged in another place."""
-    movable, needed = [], set()
-    for index in reversed(range(len(steps))):
-        step = steps[index]
-        if step.kind == TEST and step.run != SANDBOXED and not needed & set(bound(step.source)):
-            movable.insert(0, index)
-        if step.kind == GIVEN or (step.kind == TEST and step.run != SANDBOXED):
-            needed |= set(reads(step.source))
-    return movable
 
 
 def _rebinds(steps):

@@ -42,7 +42,7 @@ PARTS = {
     "code_stub": str,
     "text_stub": str,
 }
-PARTS |= {"stuck": list, "spent_s": float}
+PARTS |= {"stuck": list, "spent_s": float, "known": str}
 REPLY = {"result": str, "notebook": str, "feedback": str, "failed": str}
 
 
@@ -65,6 +65,7 @@ class Request:
     code_stub, text_stub : what the course puts in place of solutions.
     stuck : places of the job's steps that an earlier grading process did not come out of: their time is over.
     spent_s : seconds that earlier grading processes have taken of the job's time.
+    known : verdicts of an earlier run, of tests that are not judged again; see `nbreferee.judge.parts`.
     """
 
     job: Job
@@ -77,6 +78,7 @@ class Request:
     text_stub: str = TEXT_STUB
     stuck: tuple = ()
     spent_s: float = 0.0
+    known: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ def write_request(request: Request) -> bytes:
         "text_stub": request.text_stub,
         "stuck": list(request.stuck),
         "spent_s": float(request.spent_s),
+        "known": Result(tuple(request.known)).to_json(),
     }
     return _encode(tree)
 
@@ -137,6 +140,7 @@ def read_request(message: bytes) -> Request:
             tree["text_stub"],
             tuple(map(int, tree["stuck"])),
             tree["spent_s"],
+            Result.from_json(tree["known"]).tests,
         )
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise MessageError(f"no request of this version of nbreferee: {one_line(error)}") from None

@@ -73,7 +73,7 @@ def answer(request: Request, start, **how) -> Reply:
 
     ``how`` goes to `nbreferee.judge.grader.grade`.
     """
-    again = {"stuck": request.stuck, "spent_s": request.spent_s}
+    again = {"stuck": request.stuck, "spent_s": request.spent_s, "known": {test.name: test for test in request.known}}
     result = (request.result or grade(request.job, start, **again, **how)).capped()
     if request.template is None:
         return Reply(result)
