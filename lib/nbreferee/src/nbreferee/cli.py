@@ -272,6 +272,8 @@ def _report(course, name, rows, seconds):
     if gone := sorted(set(_known(handed_in, course, name)) - {row.student for row in rows}):
         where = _near(course.folder("submitted"))
         print(f"Marked earlier, and no longer in {where}/: {_some(gone)}; the gradebook keeps these marks.")
+    if course.bookless:
+        print("No gradebook is kept, for nbgrader is not installed; for one: pip install 'nbreferee[nbgrader]'.")
     print(f"Marks: {_near(reports / name)}.csv; feedback: {_near(course.folder('feedback'))}/<student>/{name}/")
 
 

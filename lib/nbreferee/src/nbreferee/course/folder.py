@@ -144,17 +144,22 @@ class CourseFolder:
         put(made, mark)
         return release / name
 
+    @property
+    def bookless(self) -> bool:
+        """Whether marks are entered nowhere: nbgrader is not installed, and no gradebook lies there or is asked for."""
+        sqlite, _, path = self.gradebook.partition("sqlite:///")
+        return not (has_nbgrader() or sqlite or self.db_url or Path(path).exists())
+
     def writer(self, name: str):
         """What enters an assignment's marks: into the gradebook, in which the assignment stands then.
 
-        Where nbgrader is not installed, and no gradebook lies there or is asked for, they are entered nowhere.
+        A course without one, see `bookless`, gets a stand-in that enters nothing.
 
         Raises
         ------
         BatchError, GradebookError : the gradebook cannot be made, or opened.
         """
-        sqlite, _, path = self.gradebook.partition("sqlite:///")
-        if not has_nbgrader() and not (sqlite or self.db_url or Path(path).exists()):
+        if self.bookless:
             return Bookless({book: Template(path).graded for book, path in self.notebooks(name).items()})
         require_nbgrader()
         from .gradebook import Writer
