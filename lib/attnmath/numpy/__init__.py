@@ -16,6 +16,7 @@ from attnmath.numpy.decoder import cross_attention, decoder, decoder_layer
 from attnmath.numpy.dropout import draw_keep, dropout, random_dropout
 from attnmath.numpy.embedding import bert_embedding, embedding
 from attnmath.numpy.encoder import encoder, encoder_layer, own_attention
+from attnmath.numpy.experts import dispatch, load_balance, mixture_of_experts, router_z_loss, top_k_gates
 from attnmath.numpy.feed_forward import feed_forward, gated_feed_forward
 from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.losses import cross_entropy, smoothed_targets
@@ -75,6 +76,7 @@ __all__ = [
     "decoder",
     "decoder_layer",
     "decoder_only",
+    "dispatch",
     "dot_score",
     "draw_keep",
     "dropout",
@@ -92,10 +94,12 @@ __all__ = [
     "layer_norm",
     "linear",
     "lm_head",
+    "load_balance",
     "log_softmax",
     "logsumexp",
     "mean_pool",
     "merge_heads",
+    "mixture_of_experts",
     "multi_head_attention",
     "multi_head_sum",
     "multiplicative_score",
@@ -110,6 +114,7 @@ __all__ = [
     "rms_norm",
     "rnn",
     "rotary",
+    "router_z_loss",
     "scale_loss",
     "scaled_dot_score",
     "self_attention",
@@ -125,6 +130,7 @@ __all__ = [
     "sublayer",
     "swish",
     "token_embedding",
+    "top_k_gates",
     "transformer",
     "unit_norm",
     "unscale",

@@ -16,6 +16,14 @@ from attnmath.torch.decoder import DecoderLayer, cross_attention, decoder, decod
 from attnmath.torch.dropout import draw_keep, dropout, random_dropout
 from attnmath.torch.embedding import bert_embedding, embedding
 from attnmath.torch.encoder import EncoderLayer, encoder, encoder_layer, own_attention
+from attnmath.torch.experts import (
+    MixtureOfExperts,
+    dispatch,
+    load_balance,
+    mixture_of_experts,
+    router_z_loss,
+    top_k_gates,
+)
 from attnmath.torch.feed_forward import FeedForward, feed_forward, gated_feed_forward
 from attnmath.torch.hf import Converted, load_hf, load_nn
 from attnmath.torch.linear import affine, linear
@@ -67,6 +75,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "LayerNorm",
+    "MixtureOfExperts",
     "MultiHeadAttention",
     "ParamTree",
     "Transformer",
@@ -95,6 +104,7 @@ __all__ = [
     "decoder",
     "decoder_layer",
     "decoder_only",
+    "dispatch",
     "dot_score",
     "draw_keep",
     "dropout",
@@ -113,12 +123,14 @@ __all__ = [
     "layer_norm",
     "linear",
     "lm_head",
+    "load_balance",
     "load_hf",
     "load_nn",
     "log_softmax",
     "logsumexp",
     "mean_pool",
     "merge_heads",
+    "mixture_of_experts",
     "multi_head_attention",
     "multi_head_sum",
     "multiplicative_score",
@@ -133,6 +145,7 @@ __all__ = [
     "rms_norm",
     "rnn",
     "rotary",
+    "router_z_loss",
     "scale_loss",
     "scaled_dot_score",
     "self_attention",
@@ -149,6 +162,7 @@ __all__ = [
     "swish",
     "to_numpy",
     "token_embedding",
+    "top_k_gates",
     "transformer",
     "unit_norm",
     "unscale",
