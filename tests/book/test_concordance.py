@@ -45,7 +45,8 @@ def test_both_worlds_carry_the_forward_equations(index):
     assert index.functions.keys() - equations == {label for label in index.places if label.startswith("alg-")}
     backward = {label for label in index.functions if "-vjp" in label}
     worldless = tuple(
-        f"attnmath.{name}." for name in ("count", "patterns", "heads", "schedules", "loss_scale", "metrics", "parallel")
+        f"attnmath.{name}."
+        for name in ("count", "patterns", "heads", "schedules", "loss_scale", "metrics", "parallel", "experts")
     )
     shared = {label for label, names in index.functions.items() if all(n.startswith(worldless) for n in names)}
     for label in equations - backward - shared:
