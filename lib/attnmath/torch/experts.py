@@ -52,8 +52,8 @@ def top_k_gates(
 ) -> Float[Array, "... n e"]:
     r"""The weight of each expert in a token's output: a softmax over the chosen ones, zero elsewhere.
 
-    .. math:: G_{ti} = \frac{C_{ti}\,e^{S_{ti}}}{\sum_j C_{tj}\,e^{S_{tj}}}
-              \qquad\text{or}\qquad G_{ti} = \frac{C_{ti}\,e^{S_{ti}}}{\sum_j e^{S_{tj}}}
+    .. math:: G_{ti} = \frac{C_{ti}\,\exp S_{ti}}{\sum_j C_{tj}\,\exp S_{tj}}
+              \qquad\text{or}\qquad G_{ti} = \frac{C_{ti}\,\exp S_{ti}}{\sum_j \exp S_{tj}}
 
     Parameters, errors and source as in `attnmath.numpy.experts.top_k_gates`.
 
@@ -140,7 +140,7 @@ def load_balance(S: Float[Array, "... n e"], top: int = 1) -> Float[Array, ""]:
 def router_z_loss(S: Float[Array, "... n e"]) -> Float[Array, ""]:
     r"""The mean square of the log-sum-exp of the router's scores, which keeps them small.
 
-    .. math:: L = \frac1n \sum_t \Bigl(\log \sum_i e^{S_{ti}}\Bigr)^2
+    .. math:: L = \frac1n \sum_t \Bigl(\log \sum_i \exp S_{ti}\Bigr)^2
 
     Parameters, errors and source as in `attnmath.numpy.experts.router_z_loss`.
 
