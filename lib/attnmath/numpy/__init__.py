@@ -20,6 +20,7 @@ from attnmath.numpy.experts import dispatch, load_balance, mixture_of_experts, r
 from attnmath.numpy.feed_forward import feed_forward, gated_feed_forward
 from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.losses import cross_entropy, smoothed_targets
+from attnmath.numpy.low_rank import linformer_attention, slot_mask
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.numpy.mixed_precision import scale_loss, unscale
 from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_head_sum, split_heads
@@ -93,6 +94,7 @@ __all__ = [
     "half_to_interleaved",
     "layer_norm",
     "linear",
+    "linformer_attention",
     "lm_head",
     "load_balance",
     "log_softmax",
@@ -123,6 +125,7 @@ __all__ = [
     "share_heads",
     "silu",
     "sinusoidal_positions",
+    "slot_mask",
     "smoothed_targets",
     "softmax",
     "softmax_entropy",

@@ -28,6 +28,7 @@ from attnmath.torch.feed_forward import FeedForward, feed_forward, gated_feed_fo
 from attnmath.torch.hf import Converted, load_hf, load_nn
 from attnmath.torch.linear import affine, linear
 from attnmath.torch.losses import cross_entropy, smoothed_targets
+from attnmath.torch.low_rank import linformer_attention, slot_mask
 from attnmath.torch.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.torch.mixed_precision import scale_loss, unscale
 from attnmath.torch.modules import ParamTree, from_numpy, to_numpy
@@ -122,6 +123,7 @@ __all__ = [
     "half_to_interleaved",
     "layer_norm",
     "linear",
+    "linformer_attention",
     "lm_head",
     "load_balance",
     "load_hf",
@@ -154,6 +156,7 @@ __all__ = [
     "share_heads",
     "silu",
     "sinusoidal_positions",
+    "slot_mask",
     "smoothed_targets",
     "softmax",
     "softmax_entropy",

@@ -1,0 +1,81 @@
+"""How much is lost when a matrix of weights is replaced by one of rank r: at best, and by a random projection."""
+
+import numpy as np
+
+from attnmath import _require
+
+
+def best_error(P, r: int):
+    r"""The smallest Frobenius distance from P to a matrix of rank r.
+
+    .. math:: \min_{\operatorname{rank} X \le r} \|P - X\| = \Bigl(\sum_{i > r} \sigma_i^2\Bigr)^{1/2}
+
+    Parameters
+    ----------
+    P : (..., n, m) a matrix, such as weights of attention.
+    r : the rank, >= 0.
+
+    Returns
+    -------
+    error : (...), 0 from r = min(n, m) on. Divide by ``np.linalg.norm(P, axis=(-2, -1))`` for a share.
+
+    Raises
+    ------
+    ValueError
+        If P is no array of floats with two axes, or r is negative.
+
+    References
+    ----------
+    Eckart and Young (1936). Chapter 7, thm-eckart-young.
+
+    Examples
+    --------
+    >>> float(best_error(np.diag([3.0, 2.0, 1.0]), 1).round(4))
+    2.2361
+    """
+    _require.shapes(P=(P, "... n m"))
+    _require.nonnegative("r", r)
+    return np.sqrt((np.linalg.svd(P, compute_uv=False)[..., r:] ** 2).sum(-1))  # eq:best-rank
+
+
+def projection_error(P, V, r: int, fourth: float = 3.0):
+    r"""The mean square of what a random projection to r slots adds to attention's output, exactly.
+
+    .. math:: \mathbb E\|P S^\top S V - P V\|^2 =
+              \frac1r\Bigl(\|P\|^2\|V\|^2 + \|PV\|^2 + (\kappa - 3)\sum_j \|P_{:j}\|^2\|V_j\|^2\Bigr)
+
+    Parameters
+    ----------
+    P : (..., n, m) weights, which do not depend on the projection.
+    V : (..., m, v) values, which do not depend on it either.
+    r : the slots, >= 1. S (r, m) has independent entries of mean 0 and variance 1/r.
+    fourth : the fourth moment :math:`\kappa` of :math:`\sqrt r\,S_{aj}`: 3 for a Gaussian, 1 for signs.
+
+    Returns
+    -------
+    error : (...) the mean of the squared Frobenius norm.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, r is not an integer >= 1, or the fourth moment is below 1, which no variable of variance 1 has.
+
+    References
+    ----------
+    Chapter 7, thm-projection-error.
+
+    Examples
+    --------
+    One weight of 1 on one value of 1: a product of signs is exact, and one of Gaussians is not.
+
+    >>> one = np.ones((1, 1))
+    >>> float(projection_error(one, one, 4, fourth=1.0)), float(projection_error(one, one, 4))
+    (0.0, 0.5)
+    """
+    _require.shapes(P=(P, "... n m"), V=(V, "... m v"))
+    _require.count("r", r)
+    if not fourth >= 1:
+        raise ValueError(f"fourth is {fourth!r}; a fourth moment is at least 1, the square of the variance")
+    columns, rows = (P**2).sum(-2), (V**2).sum(-1)
+    output = ((P @ V) ** 2).sum((-2, -1))
+    return (columns.sum(-1) * rows.sum(-1) + output + (fourth - 3) * (columns * rows).sum(-1)) / r  # eq:projection-error
