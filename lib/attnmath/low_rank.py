@@ -58,7 +58,7 @@ def projection_error(P, V, r: int, fourth: float = 3.0):
     Raises
     ------
     ValueError
-        If shapes disagree, r is not an integer >= 1, or the fourth moment is below 1, which no variable of variance 1 has.
+        If shapes disagree, r is not an integer >= 1, or the fourth moment is below 1.
 
     References
     ----------
@@ -78,4 +78,6 @@ def projection_error(P, V, r: int, fourth: float = 3.0):
         raise ValueError(f"fourth is {fourth!r}; a fourth moment is at least 1, the square of the variance")
     columns, rows = (P**2).sum(-2), (V**2).sum(-1)
     output = ((P @ V) ** 2).sum((-2, -1))
-    return (columns.sum(-1) * rows.sum(-1) + output + (fourth - 3) * (columns * rows).sum(-1)) / r  # eq:projection-error
+    return (
+        columns.sum(-1) * rows.sum(-1) + output + (fourth - 3) * (columns * rows).sum(-1)
+    ) / r  # eq:projection-error
