@@ -40,7 +40,7 @@ def _share(name, value, zero):
 def _kept(p, keep):
     """Probabilities of the tokens that are kept, divided by their sum."""
     kept = np.where(keep, p, 0)
-    return kept / kept.sum(-1, keepdims=True)  # eq:truncation
+    return kept / kept.sum(-1, keepdims=True)
 
 
 def _ranks(p):
@@ -423,7 +423,7 @@ def speculate(
         calls, kept = calls + 1, kept + len(tokens) - 1
         tested += min(len(tokens), len(drafted))
         text += tokens[: tokens.index(end) + 1] if end in tokens else tokens
-        if end is not None and text[-1] == end and len(text) > len(prompt):
+        if end is not None and text[-1] == end:
             break
     return Written(text[len(prompt) :], calls, tested, kept)
 

@@ -115,7 +115,7 @@ def counted(f):
     return counter.get_total_flops()
 
 
-@pytest.mark.claim("eq:linformer-flops")
+@pytest.mark.claim("pf:linformer-flops")
 @pytest.mark.parametrize(("n", "r", "k", "v"), [(11, 3, 7, 2), (64, 8, 16, 16)])
 def test_the_work_of_its_matrix_products(n, r, k, v, rng):
     Q, K, V, E, F = (torch.from_numpy(rng.standard_normal(s)) for s in ((n, k), (n, k), (n, v), (r, n), (r, n)))

@@ -36,7 +36,7 @@ def theirs(warper, p):
     return warper(torch.zeros(len(p), 1, dtype=torch.long), logits).softmax(-1)
 
 
-@pytest.mark.claim("eq:token-temperature", "eq:top-k", "eq:nucleus", "eq:min-p", "eq:truncation")
+@pytest.mark.claim("eq:token-temperature", "eq:top-k", "eq:nucleus", "eq:min-p", "pf:truncation")
 def test_the_warpers_of_transformers_say_the_same(rng):
     from transformers.generation import logits_process as warpers
 

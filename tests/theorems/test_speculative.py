@@ -184,7 +184,7 @@ def test_a_draft_pays_exactly_if_it_is_kept_more_often_than_it_costs(alpha, cost
         assert best <= 1 + 1e-12
 
 
-@pytest.mark.claim("lem-truncation", "eq:truncation")
+@pytest.mark.claim("lem-truncation", "pf:truncation")
 @settings(max_examples=40)
 @given(seeds, st.floats(0.05, 0.95), st.integers(1, 8))
 def test_what_truncation_does(seed, part, k):
