@@ -11,6 +11,7 @@ from coverage_index import Index, problem_sets
 ROOT = Path(__file__).parents[2]
 
 STATED = ("prf:theorem", "prf:proposition", "prf:corollary", "prf:lemma")
+WORLDS = re.compile(r"attnmath\.(numpy|torch)\.")
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,6 @@ def test_every_equation_of_the_library_is_witnessed(index):
     tagged = {label for label in index.places if label.startswith("eq:")}
     assert len(tagged) > 40
     assert [label for label in sorted(tagged) if not index.tests(label)] == []
-
-
-WORLDS = re.compile(r"attnmath\.(numpy|torch)\.")
 
 
 def test_both_worlds_carry_the_forward_equations(index):
