@@ -17,7 +17,9 @@ from attnmath import _require
 
 
 class Layout:
-    """What all layouts share. A subclass has ``_rule(p, j, n, m)``, booleans that broadcast, and perhaps ``tiles``."""
+    """What all layouts share. A subclass has ``_rule(p, j, n, m)``, and ``tiles`` where it can be had for less."""
+
+    repeats = False  # whether two tiles as far from the diagonal look alike
 
     def __init__(self, name: str):
         self.name = name
@@ -26,14 +28,17 @@ class Layout:
         return self.name
 
     def _rule(self, p, j, n, m):
-        """Whether the query at position p (r, 1) sees key j (1, c)."""
+        """Whether the query at position p sees key j: arrays that broadcast, and so does the answer."""
         raise NotImplementedError
 
     def part(self, rows: slice, columns: slice, n: int, m: int):
         """The booleans of some rows and columns, (r, c)."""
-        p = np.arange(*rows.indices(n))[:, None] + (m - n)
-        j = np.arange(*columns.indices(m))[None]
-        return np.array(np.broadcast_to(self._rule(p, j, n, m), (p.size, j.size)))
+        return self.pairs(np.arange(*rows.indices(n))[:, None], np.arange(*columns.indices(m)), n, m)
+
+    def pairs(self, i, j, n: int, m: int):
+        """The booleans of any queries i and keys j, arrays of numbers that broadcast; in their broadcast shape."""
+        i, j = np.asarray(i), np.asarray(j)
+        return np.array(np.broadcast_to(self._rule(i + (m - n), j, n, m), np.broadcast_shapes(i.shape, j.shape)))
 
     def mask(self, n: int, m: int | None = None):
         """The booleans of all n queries and m keys (None: n), (n, m); an error if a query sees no key."""
@@ -73,6 +78,8 @@ class Layout:
 
 class _Difference(Layout):
     """A rule of the difference p - j: n + m - 1 booleans say everything."""
+
+    repeats = True
 
     def __init__(self, name, allowed: Callable):
         super().__init__(name)
@@ -563,6 +570,23 @@ def blocks(pattern, size: int) -> Layout:
     return _Blocks(f"blocks({pattern.shape[0]} x {pattern.shape[1]}, {size})", fits, size, by_position=False)
 
 
+def as_layout(layout, size: int) -> Layout:
+    """A layout as it is; booleans for whole tiles of ``size``, an array or a tensor, as `blocks`.
+
+    Examples
+    --------
+    >>> as_layout(causal(), 2), as_layout(np.ones((2, 2), bool), 2)
+    (causal(), blocks(2 x 2, 2))
+    """
+    if isinstance(layout, Layout):
+        return layout
+    if "bool" not in str(getattr(layout, "dtype", None)):
+        raise ValueError(
+            f"layout is a {type(layout).__name__}; expected one of attnmath.layouts, or booleans for whole tiles"
+        )
+    return blocks(layout.cpu().numpy() if hasattr(layout, "cpu") else layout, size)
+
+
 def bigbird(size: int, width: int = 1, ends: int = 1, random: int = 3, seed: int = 0) -> Layout:
     r"""In squares of ``size``: a window, global blocks at the beginning, and random ones, drawn once for each row.
 
@@ -616,3 +640,101 @@ def _whole(name, value):
 
 def _also(causal):
     return ", causal=True" if causal else ""
+
+
+def reached(*masks, layers: int):
+    r"""Which tokens a token can have heard of after some layers, if each passes its own state on by its residual.
+
+    .. math:: R_0 = I,\qquad R_{l+1} = (M_l \lor I)\, R_l\quad\text{(boolean product)}
+
+    Parameters
+    ----------
+    masks : one or more (n, n) booleans, True = may attend; the layers take them in turn, beginning with the first.
+    layers : how many layers, >= 0.
+
+    Returns
+    -------
+    R : (n, n) boolean; ``R[i, j]`` says that a path of at most so many steps leads from token j to token i.
+
+    Raises
+    ------
+    ValueError
+        If there is no mask, or one is not square and boolean.
+
+    References
+    ----------
+    Chapter 7, eq:reach.
+
+    Examples
+    --------
+    >>> reached(window(1).mask(4), layers=2)[0].astype(int)
+    array([1, 1, 1, 0])
+    """
+    _square(masks)
+    R = np.eye(len(masks[0]), dtype=bool)
+    for layer in range(layers):
+        R = _step(masks[layer % len(masks)], R)
+    return R
+
+
+def layers_to_reach(*masks, wanted=None) -> int:
+    r"""After how many layers every wanted pair is connected, counted by boolean powers of the masks.
+
+    .. math:: \min\{L : R_L \ge W\}
+
+    Parameters
+    ----------
+    masks : as in `reached`.
+    wanted : W (n, n) boolean, the pairs to connect; None is every pair, or j <= i if no mask lets a token look ahead.
+
+    Returns
+    -------
+    L : the number of layers.
+
+    Raises
+    ------
+    ValueError
+        If a wanted pair is connected by no number of layers; it names the first.
+
+    References
+    ----------
+    Chapter 7, eq:reach.
+
+    Examples
+    --------
+    >>> layers_to_reach(window(1).mask(9)), layers_to_reach(longformer(1, 1).mask(9))
+    (8, 2)
+    """
+    n = _square(masks)
+    if wanted is None:
+        ahead = any(np.triu(mask, 1).any() for mask in masks)
+        wanted = np.ones((n, n), bool) if ahead else np.tril(np.ones((n, n), bool))
+    R, layer, last_change = np.eye(n, dtype=bool), 0, 0
+    while not (R | ~wanted).all():
+        R, before = _step(masks[layer % len(masks)], R), R
+        layer += 1
+        last_change = last_change if np.array_equal(R, before) else layer
+        if layer - last_change >= len(masks):
+            i, j = np.argwhere(wanted & ~R)[0].tolist()
+            raise ValueError(
+                f"query {i} never hears of key {j}, whatever the number of layers: add a layout that leads there, or "
+                "pass wanted, the pairs to connect"
+            )
+    return layer
+
+
+def _step(mask, R):
+    """(M or I) R, as a product of floats, which is fast."""
+    return R | ((mask.astype(np.float32) @ R.astype(np.float32)) > 0)  # eq:reach
+
+
+def _square(masks):
+    for mask in masks:
+        if str(getattr(mask, "dtype", None)) != "bool" or mask.ndim != 2 or mask.shape[0] != mask.shape[1]:
+            raise ValueError(
+                f"a mask has shape {getattr(mask, 'shape', None)} and dtype {getattr(mask, 'dtype', None)}; expected "
+                "booleans (n, n), such as layout.mask(n)"
+            )
+    if not masks or len({mask.shape for mask in masks}) > 1:
+        raise ValueError(f"masks have shapes {[mask.shape for mask in masks]}; give at least one, all of one size")
+    return len(masks[0])

@@ -9,6 +9,7 @@ from attnmath.numpy.attention import (
     general_attention,
 )
 from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
+from attnmath.numpy.block_sparse import block_sparse_attention
 from attnmath.numpy.checkpoint import checkpoint
 from attnmath.numpy.convolution import causal_conv
 from attnmath.numpy.cores import cached, grouped, recording, share_heads, windowed
@@ -66,6 +67,7 @@ __all__ = [
     "bert",
     "bert_embedding",
     "block",
+    "block_sparse_attention",
     "cached",
     "causal_conv",
     "causal_mask",

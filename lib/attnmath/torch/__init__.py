@@ -9,6 +9,7 @@ from attnmath.torch.attention import (
     general_attention,
 )
 from attnmath.torch.bert import Bert, bert, mean_pool, sentence_embedding, unit_norm
+from attnmath.torch.block_sparse import block_sparse_attention
 from attnmath.torch.checkpoint import checkpoint
 from attnmath.torch.convolution import causal_conv
 from attnmath.torch.cores import cached, grouped, recording, share_heads, windowed
@@ -94,6 +95,7 @@ __all__ = [
     "bert",
     "bert_embedding",
     "block",
+    "block_sparse_attention",
     "cached",
     "causal_conv",
     "causal_mask",
