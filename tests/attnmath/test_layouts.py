@@ -138,3 +138,27 @@ def test_bad_input_is_refused_in_one_line(call, words):
     with pytest.raises(ValueError) as told:
         call()
     assert words in str(told.value) and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: L.reached(layers=1), "masks have shapes []; give at least one, all of one size"),
+        (
+            lambda: L.reached(np.ones((2, 3), bool), layers=1),
+            "a mask has shape (2, 3) and dtype bool; expected booleans",
+        ),
+        (lambda: L.reached(np.ones((2, 2)), layers=1), "a mask has shape (2, 2) and dtype float64; expected booleans"),
+        (lambda: L.layers_to_reach(np.eye(2, dtype=bool), np.eye(3, dtype=bool)), "masks have shapes [(2, 2), (3, 3)]"),
+    ],
+)
+def test_what_is_no_mask_is_refused(call, words):
+    with pytest.raises(ValueError) as told:
+        call()
+    assert words in str(told.value)
+
+
+def test_wanted_pairs_may_be_fewer():
+    mask = L.dilated(1, 2).mask(9)
+    even = np.add.outer(np.arange(9), np.arange(9)) % 2 == 0
+    assert L.layers_to_reach(mask, wanted=even) == 4
