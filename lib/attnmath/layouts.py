@@ -673,7 +673,7 @@ def reached(*masks, layers: int):
     _square(masks)
     R = np.eye(len(masks[0]), dtype=bool)
     for layer in range(layers):
-        R = _step(masks[layer % len(masks)], R)
+        R = _step(masks[layer % len(masks)], R)  # eq:reach
     return R
 
 
@@ -725,7 +725,7 @@ def layers_to_reach(*masks, wanted=None) -> int:
 
 def _step(mask, R):
     """(M or I) R, as a product of floats, which is fast."""
-    return R | ((mask.astype(np.float32) @ R.astype(np.float32)) > 0)  # eq:reach
+    return R | ((mask.astype(np.float32) @ R.astype(np.float32)) > 0)
 
 
 def _square(masks):

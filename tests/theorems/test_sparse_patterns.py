@@ -146,3 +146,8 @@ def test_the_block_form_is_attention_with_the_mask(seed, n, m, size):
     dO = rng.standard_normal(O.shape)
     compare(O, dense, atol=1e-12)
     compare(vjp(dO), dense_vjp(dO), atol=1e-12)
+
+
+@pytest.mark.claim("eq:reach")
+def test_a_layer_that_adds_nothing_is_not_the_end():
+    assert layers_to_reach(np.eye(4, dtype=bool), L.window(1).mask(4)) == 6

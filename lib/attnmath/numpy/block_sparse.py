@@ -124,7 +124,7 @@ def block_sparse_attention(
             dS *= E
             _scatter(dV[heads], columns, T(E) @ share[heads, rows])  # eq:block-sparse-vjp
             dQ[heads, rows] = dS @ keys
-            _scatter(dK[heads], columns, T(dS) @ Q[heads, rows])
+            _scatter(dK[heads], columns, T(dS) @ Q[heads, rows])  # eq:block-gather-vjp
         dQ *= c
         dinputs = (_rows(dX, lead, shape[-2]) for dX, shape in zip((dQ, dK, dV), shapes, strict=True))
         return tuple(dX if dX.shape == shape else sum_to(dX, shape) for dX, shape in zip(dinputs, shapes, strict=True))
@@ -237,4 +237,4 @@ def _scatter(dX, columns, dkeys):
     """Add what strips found to the tiles that they had gathered: the transpose of `_gathered`."""
     dkeys = dkeys.reshape(*dkeys.shape[:2], columns.shape[1], *dX.shape[-2:])
     for s, tiles in enumerate(columns):
-        dX[:, tiles] += dkeys[:, s]  # eq:block-gather-vjp
+        dX[:, tiles] += dkeys[:, s]
