@@ -10,6 +10,7 @@ The last query stands where the last key does: query i of n stands at position p
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -584,7 +585,14 @@ def as_layout(layout, size: int) -> Layout:
         raise ValueError(
             f"layout is a {type(layout).__name__}; expected one of attnmath.layouts, or booleans for whole tiles"
         )
-    return blocks(layout.cpu().numpy() if hasattr(layout, "cpu") else layout, size)
+    tiles = layout.cpu().numpy() if hasattr(layout, "cpu") else np.asarray(layout)
+    return _same_layout(tiles.tobytes(), tiles.shape, size)
+
+
+@lru_cache(maxsize=32)
+def _same_layout(data, shape, size):
+    """One layout for equal booleans, so that what was planned for it is found again."""
+    return blocks(np.frombuffer(data, bool).reshape(shape), size)
 
 
 def bigbird(size: int, width: int = 1, ends: int = 1, random: int = 3, seed: int = 0) -> Layout:
