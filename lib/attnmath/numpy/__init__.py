@@ -43,6 +43,7 @@ from attnmath.numpy.scoring_functions import additive_score, dot_score, multipli
 from attnmath.numpy.self_attention import self_attention
 from attnmath.numpy.shaped import shaped_attention
 from attnmath.numpy.softmax import log_softmax, logsumexp, softmax, softmax_entropy
+from attnmath.numpy.tiled import tiled_attention
 from attnmath.numpy.transformer import (
     decode,
     decoder_only,
@@ -134,6 +135,7 @@ __all__ = [
     "split_heads",
     "sublayer",
     "swish",
+    "tiled_attention",
     "token_embedding",
     "top_k_gates",
     "transformer",

@@ -58,6 +58,7 @@ from attnmath.torch.scoring_functions import additive_score, dot_score, multipli
 from attnmath.torch.self_attention import self_attention
 from attnmath.torch.shaped import shaped_attention
 from attnmath.torch.softmax import log_softmax, logsumexp, softmax, softmax_entropy
+from attnmath.torch.tiled import tiled_attention
 from attnmath.torch.transformer import (
     DecoderOnly,
     Transformer,
@@ -165,6 +166,7 @@ __all__ = [
     "split_heads",
     "sublayer",
     "swish",
+    "tiled_attention",
     "to_numpy",
     "token_embedding",
     "top_k_gates",
