@@ -117,7 +117,7 @@ def test_where_the_tiles_begin_to_save():
             assert abs(ratio(round(border)) - 1) < 0.05
 
 
-@pytest.mark.claim("eq:tiled-vjp-transfers", "eq:tiled-weights", "eq:tiled-vjp", "prop-tiled-vjp-io")
+@pytest.mark.claim("eq:tiled-vjp-transfers", "eq:tiled-vjp-weights", "eq:tiled-vjp", "prop-tiled-vjp-io")
 @settings(max_examples=25)
 @given(st.integers(0, 99), some, some, few, few, few, few)
 def test_the_loop_backward_is_exact_and_moves_what_the_formula_says(seed, n, m, k, v, columns, rows):

@@ -109,7 +109,7 @@ def tiled_attention(
                 _refuse(none, i, rows, sizes["..."])
             z = np.where(none, 1, z)
             L[*i, rows, :] = np.where(none, np.inf, t + np.log(z))  # eq:tiled-lse
-            O[*i, rows, :] = a / z  # eq:online-output
+            O[*i, rows, :] = a / z
 
     def vjp(dO):
         dO = np.broadcast_to(dO, O.shape)
@@ -125,10 +125,10 @@ def tiled_attention(
                     at, do = (*i, rows), dO[*i, rows, :]
                     P = scores(i, rows, columns, seen[r, j], first)
                     P -= L[at]
-                    np.exp(P, out=P)  # eq:tiled-weights
+                    np.exp(P, out=P)  # eq:tiled-vjp-weights
                     dS = np.matmul(do, T(v), out=second[: len(P), : P.shape[1], : P.shape[2]])
                     dS -= row[at]
-                    dS *= P  # eq:online-vjp
+                    dS *= P
                     dQ[at] += dS @ k  # eq:tiled-vjp
                     dK[*i, columns, :] += T(dS) @ Q[at]
                     dV[*i, columns, :] += T(P) @ do

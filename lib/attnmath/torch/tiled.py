@@ -48,7 +48,7 @@ def tiled_attention(
     c = factor(scale, sizes["k"])
     given, plan = _plan(mask, (*lead, n, m), tile, c, Q.device)
     Q, K, V = (X.expand(*lead, *X.shape[-2:]) for X in (Q, K, V))
-    O, L = _Tiled.apply(Q, K, V, given, plan)
+    O, L = _Tiled.apply(Q, K, V, given, plan)  # eq:tiled-lse
     if empty_rows == "error" and mask is not True and can_look(L) and torch.isposinf(L).any():
         row = torch.isposinf(L)[..., 0].nonzero()[0].tolist()
         _require.no_empty_row(tuple(row), "empty_rows='zero'")
@@ -101,8 +101,8 @@ class _Tiled(torch.autograd.Function):
                 t = top
             none = z == 0
             z = z.masked_fill(none, 1)
-            sums.append((t + torch.log(z)).masked_fill(none, torch.inf))  # eq:tiled-lse
-            outputs.append(a / z)  # eq:online-output
+            sums.append((t + torch.log(z)).masked_fill(none, torch.inf))
+            outputs.append(a / z)
         return _joined(outputs, Q, V.shape[-1]), _joined(sums, Q, 1)
 
     @staticmethod
@@ -133,9 +133,9 @@ class _Backward(torch.autograd.Function):
                 if plan.seen[r][j] == NOTHING:
                     continue
                 do = dO[..., rows, :]
-                P = torch.exp(plan.scores(Q, K, mask, r, j) - L[..., rows, :])  # eq:tiled-weights
-                dS = P * (do @ T(v) - row[..., rows, :])  # eq:online-vjp
-                dQ[r] = dQ[r] + plan.c * (dS @ k)  # eq:tiled-vjp
+                P = torch.exp(plan.scores(Q, K, mask, r, j) - L[..., rows, :])
+                dS = P * (do @ T(v) - row[..., rows, :])
+                dQ[r] = dQ[r] + plan.c * (dS @ k)
                 dk = dk + plan.c * (T(dS) @ Q[..., rows, :])
                 dv = dv + T(P) @ do
             dKs.append(dk)
