@@ -20,6 +20,7 @@ from attnmath.numpy.encoder import encoder, encoder_layer, own_attention
 from attnmath.numpy.experts import dispatch, load_balance, mixture_of_experts, router_z_loss, top_k_gates
 from attnmath.numpy.feed_forward import feed_forward, gated_feed_forward
 from attnmath.numpy.linear import affine, linear
+from attnmath.numpy.linear_attention import elu_plus_one, linear_attention
 from attnmath.numpy.losses import cross_entropy, smoothed_targets
 from attnmath.numpy.low_rank import linformer_attention, slot_mask
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
@@ -28,6 +29,7 @@ from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_h
 from attnmath.numpy.normalisation import layer_norm, rms_norm
 from attnmath.numpy.optimisers import adam, adam_state, clip_by_norm
 from attnmath.numpy.positions import sinusoidal_positions
+from attnmath.numpy.random_features import draw_directions, performer_attention, random_features
 from attnmath.numpy.recurrent import rnn
 from attnmath.numpy.relative_positions import (
     alibi_bias,
@@ -82,8 +84,10 @@ __all__ = [
     "decoder_only",
     "dispatch",
     "dot_score",
+    "draw_directions",
     "draw_keep",
     "dropout",
+    "elu_plus_one",
     "embedding",
     "encode",
     "encoder",
@@ -98,6 +102,7 @@ __all__ = [
     "layer_norm",
     "linear",
     "linformer_attention",
+    "linear_attention",
     "lm_head",
     "load_balance",
     "log_softmax",
@@ -110,7 +115,9 @@ __all__ = [
     "multiplicative_score",
     "own_attention",
     "padding_mask",
+    "performer_attention",
     "random_dropout",
+    "random_features",
     "recording",
     "relative_bias",
     "relative_buckets",

@@ -28,6 +28,7 @@ from attnmath.torch.experts import (
 from attnmath.torch.feed_forward import FeedForward, feed_forward, gated_feed_forward
 from attnmath.torch.hf import Converted, load_hf, load_nn
 from attnmath.torch.linear import affine, linear
+from attnmath.torch.linear_attention import elu_plus_one, linear_attention
 from attnmath.torch.losses import cross_entropy, smoothed_targets
 from attnmath.torch.low_rank import linformer_attention, slot_mask
 from attnmath.torch.masks import additive_mask, causal_mask, padding_mask, window_mask
@@ -43,6 +44,7 @@ from attnmath.torch.multi_head import (
 from attnmath.torch.normalisation import LayerNorm, layer_norm, rms_norm
 from attnmath.torch.optimisers import adam, adam_state, clip_by_norm
 from attnmath.torch.positions import sinusoidal_positions
+from attnmath.torch.random_features import draw_directions, performer_attention, random_features
 from attnmath.torch.recurrent import rnn
 from attnmath.torch.relative_positions import (
     alibi_bias,
@@ -110,8 +112,10 @@ __all__ = [
     "decoder_only",
     "dispatch",
     "dot_score",
+    "draw_directions",
     "draw_keep",
     "dropout",
+    "elu_plus_one",
     "embedding",
     "encode",
     "encoder",
@@ -127,6 +131,7 @@ __all__ = [
     "layer_norm",
     "linear",
     "linformer_attention",
+    "linear_attention",
     "lm_head",
     "load_balance",
     "load_hf",
@@ -141,7 +146,9 @@ __all__ = [
     "multiplicative_score",
     "own_attention",
     "padding_mask",
+    "performer_attention",
     "random_dropout",
+    "random_features",
     "recording",
     "relative_bias",
     "relative_buckets",
