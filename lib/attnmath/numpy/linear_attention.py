@@ -119,11 +119,11 @@ def linear_attention(
     shown = FK if hidden is None else np.where(hidden, np.zeros((), FK.dtype), FK)
     A, B, C = (np.broadcast_to(X, (*lead, *X.shape[-2:])) for X in (FQ, shown, values))
     if form == "parallel":
-        U, sums_vjp = _parallel(A, B, C, allowed)
+        U, sums_vjp = parallel_sums(A, B, C, allowed)
     elif form == "recurrent":
-        U, sums_vjp = _recurrent(A, B, C, causal)
+        U, sums_vjp = recurrent_sums(A, B, C, causal)
     else:
-        U, sums_vjp = _chunked(A, B, C, causal, int(chunk))
+        U, sums_vjp = chunked_sums(A, B, C, causal, int(chunk))
     if normalise:
         z = U[..., v:]
         if (z == 0).any():
@@ -168,7 +168,7 @@ def _separate(mask, causal, n, m):
     return keys, True
 
 
-def _parallel(Q, K, V, allowed):
+def parallel_sums(Q, K, V, allowed):
     """All products of features, then all sums over keys: u = (Q K' * mask) V."""
 
     def products():
@@ -196,7 +196,7 @@ def _state(Q, V):
     return np.zeros((*V.shape[:-2], Q.shape[-1], V.shape[-1]), V.dtype)
 
 
-def _recurrent(Q, K, V, causal):
+def recurrent_sums(Q, K, V, causal):
     """One key after the other, and what a query reads from the sum so far."""
     n, m = Q.shape[-2], K.shape[-2]
     before = m - n if causal else m  # keys that every query sees
@@ -228,7 +228,7 @@ def _recurrent(Q, K, V, causal):
     return read(Q, K, V), vjp
 
 
-def _chunked(Q, K, V, causal, chunk):
+def chunked_sums(Q, K, V, causal, chunk):
     """Block by block: a product of what is within the block, and the state for what lies before it."""
     n, m = Q.shape[-2], K.shape[-2]
     before = m - n if causal else m

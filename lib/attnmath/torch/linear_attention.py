@@ -68,12 +68,16 @@ def linear_attention(
     require.features(FQ, FK)
     values = torch.cat([V, torch.ones_like(V[..., :1])], -1) if normalise else V
     if form == "parallel":
-        U = _parallel(FQ, FK, values, _both(mask, causal, n, m, Q.device))
+        U = parallel_sums(FQ, FK, values, _both(mask, causal, n, m, Q.device))
     else:
         keys, causal = _separate(mask, causal, n, m, Q.device)
         FK = FK if keys is True else FK.masked_fill(~T(keys), 0)
         FQ, FK, values = (X.expand(*lead, *X.shape[-2:]) for X in (FQ, FK, values))
-        U = _recurrent(FQ, FK, values, causal) if form == "recurrent" else _chunked(FQ, FK, values, causal, int(chunk))
+        U = (
+            recurrent_sums(FQ, FK, values, causal)
+            if form == "recurrent"
+            else chunked_sums(FQ, FK, values, causal, int(chunk))
+        )
     if not normalise:
         return U
     z = U[..., v:]
@@ -105,13 +109,13 @@ def _separate(mask, causal, n, m, device):
     return keys, True
 
 
-def _parallel(Q, K, V, allowed):
+def parallel_sums(Q, K, V, allowed):
     """All products of features, then all sums over keys: u = (Q K' * mask) V."""
     A = Q @ T(K)
     return (A if allowed is True else A.masked_fill(~allowed, 0)) @ V  # eq:linear-parallel
 
 
-def _recurrent(Q, K, V, causal):
+def recurrent_sums(Q, K, V, causal):
     """One key after the other, and what a query reads from the sum so far."""
     n, m = Q.shape[-2], K.shape[-2]
     before = m - n if causal else m  # keys that every query sees
@@ -126,7 +130,7 @@ def _recurrent(Q, K, V, causal):
     return torch.cat(U, -2) if U else Q @ S
 
 
-def _chunked(Q, K, V, causal, chunk):
+def chunked_sums(Q, K, V, causal, chunk):
     """All blocks at once: products within each, and for what lies before it the sum of the blocks before."""
     n, m = Q.shape[-2], K.shape[-2]
     if not causal:
