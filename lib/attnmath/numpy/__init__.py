@@ -21,6 +21,15 @@ from attnmath.numpy.experts import dispatch, load_balance, mixture_of_experts, r
 from attnmath.numpy.feed_forward import feed_forward, gated_feed_forward
 from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.linear_attention import elu_plus_one, linear_attention
+from attnmath.numpy.longer_positions import (
+    dynamic_factor,
+    interpolated_frequencies,
+    ntk_frequencies,
+    rotary_frequencies,
+    turned_attention,
+    yarn_frequencies,
+    yarn_temperature,
+)
 from attnmath.numpy.losses import cross_entropy, smoothed_targets
 from attnmath.numpy.low_rank import linformer_attention, slot_mask
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
@@ -88,6 +97,7 @@ __all__ = [
     "draw_keep",
     "dropout",
     "elu_plus_one",
+    "dynamic_factor",
     "embedding",
     "encode",
     "encoder",
@@ -99,6 +109,7 @@ __all__ = [
     "general_attention",
     "grouped",
     "half_to_interleaved",
+    "interpolated_frequencies",
     "layer_norm",
     "linear",
     "linformer_attention",
@@ -113,6 +124,7 @@ __all__ = [
     "multi_head_attention",
     "multi_head_sum",
     "multiplicative_score",
+    "ntk_frequencies",
     "own_attention",
     "padding_mask",
     "performer_attention",
@@ -127,6 +139,7 @@ __all__ = [
     "rnn",
     "rotary",
     "router_z_loss",
+    "rotary_frequencies",
     "scale_loss",
     "scaled_dot_score",
     "self_attention",
@@ -146,8 +159,11 @@ __all__ = [
     "token_embedding",
     "top_k_gates",
     "transformer",
+    "turned_attention",
     "unit_norm",
     "unscale",
     "window_mask",
     "windowed",
+    "yarn_frequencies",
+    "yarn_temperature",
 ]

@@ -13,7 +13,12 @@ from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
 
 @differentiable
 def rotary(
-    X: Float[Array, "... n k"], *, base: float = 10000.0, start: int = 0, pairing: str = "interleaved"
+    X: Float[Array, "... n k"],
+    *,
+    base: float = 10000.0,
+    start: int = 0,
+    pairing: str = "interleaved",
+    frequencies: Float[Array, " r"] | None = None,
 ) -> tuple[Float[Array, "... n k"], Vjp]:
     r"""Turn each pair of components of row p by the angle :math:`\omega_i p`.
 
@@ -27,6 +32,7 @@ def rotary(
     base : :math:`B > 0`.
     start : the position of the first row; with a cache of m keys, n queries start at m - n.
     pairing : which components form pair i: "interleaved" takes 2 i and 2 i + 1, "half" takes i and i + k / 2.
+    frequencies : (k / 2,), the :math:`\omega_i` themselves, such as `yarn_frequencies` gives; base is then not read.
 
     Returns
     -------
@@ -36,7 +42,7 @@ def rotary(
     Raises
     ------
     ValueError
-        If k is odd, base is not positive, or pairing is neither word.
+        If k is odd, base is not positive, pairing is neither word, or there is not one frequency for each pair.
 
     References
     ----------
@@ -51,7 +57,7 @@ def rotary(
            [0.5403, 0.8415]])
     """
     sizes = _require.shapes(X=(X, "... n k"))
-    angles = turns(sizes["n"], sizes["k"], base, start, "k")
+    angles = turns(sizes["n"], sizes["k"], base, start, "k", frequencies)
     _require.choice("pairing", pairing, ("interleaved", "half"))
     cos, sin = np.cos(angles).astype(X.dtype), np.sin(angles).astype(X.dtype)
 

@@ -29,6 +29,15 @@ from attnmath.torch.feed_forward import FeedForward, feed_forward, gated_feed_fo
 from attnmath.torch.hf import Converted, load_hf, load_nn
 from attnmath.torch.linear import affine, linear
 from attnmath.torch.linear_attention import elu_plus_one, linear_attention
+from attnmath.torch.longer_positions import (
+    dynamic_factor,
+    interpolated_frequencies,
+    ntk_frequencies,
+    rotary_frequencies,
+    turned_attention,
+    yarn_frequencies,
+    yarn_temperature,
+)
 from attnmath.torch.losses import cross_entropy, smoothed_targets
 from attnmath.torch.low_rank import linformer_attention, slot_mask
 from attnmath.torch.masks import additive_mask, causal_mask, padding_mask, window_mask
@@ -116,6 +125,7 @@ __all__ = [
     "draw_keep",
     "dropout",
     "elu_plus_one",
+    "dynamic_factor",
     "embedding",
     "encode",
     "encoder",
@@ -128,6 +138,7 @@ __all__ = [
     "general_attention",
     "grouped",
     "half_to_interleaved",
+    "interpolated_frequencies",
     "layer_norm",
     "linear",
     "linformer_attention",
@@ -144,6 +155,7 @@ __all__ = [
     "multi_head_attention",
     "multi_head_sum",
     "multiplicative_score",
+    "ntk_frequencies",
     "own_attention",
     "padding_mask",
     "performer_attention",
@@ -158,6 +170,7 @@ __all__ = [
     "rnn",
     "rotary",
     "router_z_loss",
+    "rotary_frequencies",
     "scale_loss",
     "scaled_dot_score",
     "self_attention",
@@ -178,8 +191,11 @@ __all__ = [
     "token_embedding",
     "top_k_gates",
     "transformer",
+    "turned_attention",
     "unit_norm",
     "unscale",
     "window_mask",
     "windowed",
+    "yarn_frequencies",
+    "yarn_temperature",
 ]

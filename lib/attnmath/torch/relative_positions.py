@@ -11,7 +11,12 @@ from attnmath.torch.types import Array, T
 
 
 def rotary(
-    X: Float[Array, "... n k"], *, base: float = 10000.0, start: int = 0, pairing: str = "interleaved"
+    X: Float[Array, "... n k"],
+    *,
+    base: float = 10000.0,
+    start: int = 0,
+    pairing: str = "interleaved",
+    frequencies: Float[Array, " r"] | None = None,
 ) -> Float[Array, "... n k"]:
     r"""Turn each pair of components of row p by the angle :math:`\omega_i p`.
 
@@ -28,7 +33,7 @@ def rotary(
             [0.5403, 0.8415]])
     """
     sizes = _require.shapes(X=(X, "... n k"))
-    angles = turns(sizes["n"], sizes["k"], base, start, "k", X.device)
+    angles = turns(sizes["n"], sizes["k"], base, start, "k", X.device, frequencies)
     _require.choice("pairing", pairing, ("interleaved", "half"))
     cos, sin = angles.cos().to(X.dtype), angles.sin().to(X.dtype)
     half = sizes["k"] // 2
