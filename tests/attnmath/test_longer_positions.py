@@ -41,7 +41,7 @@ def config(k, trained, base, **scaling):
 
 
 SIZES = pytest.mark.parametrize(
-    ("k", "trained", "base"), [(64, 2048, 1e4), (128, 4096, 5e5), (16, 512, 1e3), (8, 32, 1e4)]
+    ("k", "trained", "base"), [(64, 2048, 1e4), (128, 4096, 5e5), (16, 512, 1e3), (8, 32, 1e4), (16, 4096, 1e2)]
 )
 
 
