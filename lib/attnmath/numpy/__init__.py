@@ -19,6 +19,7 @@ from attnmath.numpy.embedding import bert_embedding, embedding
 from attnmath.numpy.encoder import encoder, encoder_layer, own_attention
 from attnmath.numpy.experts import dispatch, load_balance, mixture_of_experts, router_z_loss, top_k_gates
 from attnmath.numpy.feed_forward import feed_forward, gated_feed_forward
+from attnmath.numpy.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.linear_attention import elu_plus_one, linear_attention
 from attnmath.numpy.longer_positions import (
@@ -92,6 +93,7 @@ __all__ = [
     "decoder_layer",
     "decoder_only",
     "dispatch",
+    "dequantised",
     "dot_score",
     "draw_directions",
     "draw_keep",
@@ -110,6 +112,7 @@ __all__ = [
     "grouped",
     "half_to_interleaved",
     "interpolated_frequencies",
+    "latent_attention",
     "layer_norm",
     "linear",
     "linformer_attention",
@@ -128,6 +131,7 @@ __all__ = [
     "own_attention",
     "padding_mask",
     "performer_attention",
+    "quantised",
     "random_dropout",
     "random_features",
     "recording",

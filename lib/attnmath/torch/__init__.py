@@ -27,6 +27,7 @@ from attnmath.torch.experts import (
 )
 from attnmath.torch.feed_forward import FeedForward, feed_forward, gated_feed_forward
 from attnmath.torch.hf import Converted, load_hf, load_nn
+from attnmath.torch.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.torch.linear import affine, linear
 from attnmath.torch.linear_attention import elu_plus_one, linear_attention
 from attnmath.torch.longer_positions import (
@@ -120,6 +121,7 @@ __all__ = [
     "decoder_layer",
     "decoder_only",
     "dispatch",
+    "dequantised",
     "dot_score",
     "draw_directions",
     "draw_keep",
@@ -139,6 +141,7 @@ __all__ = [
     "grouped",
     "half_to_interleaved",
     "interpolated_frequencies",
+    "latent_attention",
     "layer_norm",
     "linear",
     "linformer_attention",
@@ -159,6 +162,7 @@ __all__ = [
     "own_attention",
     "padding_mask",
     "performer_attention",
+    "quantised",
     "random_dropout",
     "random_features",
     "recording",
