@@ -67,7 +67,7 @@ class LatentCache(KeyValueCache):
 
     References
     ----------
-    DeepSeek-AI (2024a), section 2.1. Chapter 7, prop-latent-count.
+    DeepSeek-AI (2024), section 2.1. Chapter 7, prop-latent-count.
 
     Examples
     --------

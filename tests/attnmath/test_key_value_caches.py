@@ -85,7 +85,7 @@ def test_the_attention_of_deepseek(query, yarn, monkeypatch, rng):
     dO = torch.from_numpy(rng.standard_normal(want.shape))
     names, leaves = zip(*model.named_parameters(), strict=True)
     grads = torch.autograd.grad(want, [X, *leaves], dO)
-    scale = (k + r) ** -0.5 * (at.yarn_temperature(4.0) ** 2 if yarn else 1.0)
+    scale = (k + r) ** -0.5 * at.yarn_temperature(4.0) ** 2 if yarn else None
     params = ours(model, query)
     for absorbed in (False, True):
         options = {"absorbed": absorbed, "scale": scale}

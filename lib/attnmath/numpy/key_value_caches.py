@@ -62,7 +62,7 @@ def latent_attention(
 
     References
     ----------
-    DeepSeek-AI (2024a), section 2.1: their W^DKV and W^KR stand side by side in ``down``, W^UK and W^UV in ``up``, W^UQ
+    DeepSeek-AI (2024), section 2.1: their W^DKV and W^KR stand side by side in ``down``, W^UK and W^UV in ``up``, W^UQ
     and W^QR in ``query``. Chapter 7, eq:latent-attention and eq:latent-absorbed.
 
     Examples
