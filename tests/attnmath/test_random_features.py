@@ -114,3 +114,16 @@ def test_in_a_decoder_of_both_worlds(rng):
     twin = at.decoder_only(torch.from_numpy(ids), at.from_numpy(params), 3, attend=core)
     compare(twin, Y, name="twin", atol=1e-11)
     check_vjp(model, params, rng=rng)
+
+
+def test_autocast_keeps_the_value(rng):
+    """The exponents are computed in float32, after one rounding of the arguments."""
+    Q, K, V = (2 * torch.from_numpy(rng.standard_normal((3, 6, 5))).float()).unbind()
+    directions = torch.from_numpy(rng.standard_normal((9, 5))).float()
+    for f in (partial(at.performer_attention, directions=directions), partial(at.linear_attention, causal=True)):
+        with torch.autocast("cpu", torch.bfloat16):
+            low = f(Q, K, V)
+        rounded = [X.bfloat16().float() for X in (Q, K, V)]
+        options = {"directions": directions.bfloat16().float()} if "directions" in f.keywords else {}
+        assert low.dtype == torch.bfloat16
+        compare(low, partial(f.func, **f.keywords | options)(*rounded), atol=2e-2, rtol=8e-3)

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from attnmath import _require
 from attnmath._require import random_features as require
 from attnmath._require.attention import factor
-from attnmath.torch.half import half_in_float32
+from attnmath.torch.half import cast_by_autocast, half_in_float32
 from attnmath.torch.linear_attention import linear_attention
 from attnmath.torch.types import Array, Generator, T
 
@@ -74,6 +74,7 @@ def _as_it_is(F):
     return F
 
 
+@cast_by_autocast
 @half_in_float32
 def performer_attention(
     Q: Float[Array, "... n k"],
