@@ -93,7 +93,7 @@ def linear_attention(
 
     References
     ----------
-    Katharopoulos et al. (2020), equations 5 to 15; for chunks Hua et al. (2022), section 3.3, and Yang et al. (2024).
+    Katharopoulos et al. (2020), equations 5 to 15; for chunks Hua et al. (2022) and Yang et al. (2024).
     Chapter 7, eq:linear-attention.
 
     Examples

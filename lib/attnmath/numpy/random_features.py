@@ -35,7 +35,7 @@ def draw_directions(r: int, k: int, rng: Generator, *, orthogonal: bool = True) 
 
     References
     ----------
-    Yu et al. (2016); Choromanski et al. (2021), section 2.4. Chapter 7, eq:orthogonal-directions.
+    Yu et al. (2016); Choromanski et al. (2021), theorem 2. Chapter 7, eq:orthogonal-directions.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def random_features(
 
     References
     ----------
-    Choromanski et al. (2021), lemma 1 and equation 3; Rahimi and Recht (2007). Chapter 7, eq:positive-features.
+    Choromanski et al. (2021), lemma 1; Rahimi and Recht (2007). Chapter 7, eq:positive-features.
 
     Examples
     --------
