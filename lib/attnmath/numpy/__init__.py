@@ -18,6 +18,12 @@ from attnmath.numpy.dropout import draw_keep, dropout, random_dropout
 from attnmath.numpy.embedding import bert_embedding, embedding
 from attnmath.numpy.encoder import encoder, encoder_layer, own_attention
 from attnmath.numpy.experts import dispatch, load_balance, mixture_of_experts, router_z_loss, top_k_gates
+from attnmath.numpy.fast_weights import (
+    fast_weights,
+    fast_weights_recurrent,
+    fast_weights_state,
+    retention_decays,
+)
 from attnmath.numpy.feed_forward import feed_forward, gated_feed_forward
 from attnmath.numpy.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.numpy.linear import affine, linear
@@ -104,6 +110,9 @@ __all__ = [
     "encode",
     "encoder",
     "encoder_layer",
+    "fast_weights",
+    "fast_weights_recurrent",
+    "fast_weights_state",
     "feed_forward",
     "gated_feed_forward",
     "gelu",
@@ -139,6 +148,7 @@ __all__ = [
     "relative_buckets",
     "relative_score",
     "relu",
+    "retention_decays",
     "rms_norm",
     "rnn",
     "rotary",

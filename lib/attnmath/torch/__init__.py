@@ -24,6 +24,11 @@ from attnmath.torch.experts import (
     mixture_of_experts,
     router_z_loss,
     top_k_gates,
+from attnmath.torch.fast_weights import (
+    fast_weights,
+    fast_weights_recurrent,
+    fast_weights_state,
+    retention_decays,
 )
 from attnmath.torch.feed_forward import FeedForward, feed_forward, gated_feed_forward
 from attnmath.torch.hf import Converted, load_hf, load_nn
@@ -132,6 +137,9 @@ __all__ = [
     "encode",
     "encoder",
     "encoder_layer",
+    "fast_weights",
+    "fast_weights_recurrent",
+    "fast_weights_state",
     "feed_forward",
     "from_numpy",
     "gated_feed_forward",
@@ -170,6 +178,7 @@ __all__ = [
     "relative_buckets",
     "relative_score",
     "relu",
+    "retention_decays",
     "rms_norm",
     "rnn",
     "rotary",
