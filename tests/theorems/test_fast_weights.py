@@ -190,15 +190,15 @@ def test_a_product_of_reflections_has_a_compact_form(seed, C):
     compare(moved, product[:, :1], name="the library's memory without values", atol=1e-11)
 
 
-@pytest.mark.claim("eq:memory-inverse")
+@pytest.mark.claim("pf:memory-inverse")
 @settings(max_examples=15)
 @given(seeds, st.integers(1, 70))
 def test_the_inverse_of_any_size(seed, C):
-    from attnmath.numpy.fast_weights import _inverse
+    from attnmath.numpy.fast_weights import unit_lower_inverse
 
     rng = np.random.default_rng(seed)
     L = np.tril(rng.standard_normal((2, C, C)) / C**0.5, -1)
-    compare(_inverse(L) @ (np.eye(C) + L), np.broadcast_to(np.eye(C), L.shape), name="identity", atol=1e-9)
+    compare(unit_lower_inverse(L) @ (np.eye(C) + L), np.broadcast_to(np.eye(C), L.shape), name="identity", atol=1e-9)
 
 
 @pytest.mark.claim("lem-delta-bounded")
@@ -226,22 +226,22 @@ def test_long_keys_let_the_memory_explode(rng):
 @pytest.mark.claim("eq:memory-decays", "eq:memory-decays-vjp")
 @pytest.mark.parametrize("width", [1, 4])
 def test_products_of_decays(width, rng):
-    from attnmath.numpy.fast_weights import _decays
+    from attnmath.numpy.fast_weights import memory_decays
 
     a = rng.uniform(0.2, 1, (2, 5, width))
-    W, _ = _decays(a)
+    W, _ = memory_decays(a)
     for i in range(6):
         for j in range(6):
             wanted = a[:, j:i].prod(1) if j <= i else np.zeros((2, width))
             compare(W[..., i, j], wanted, name=f"W[{i}, {j}]", atol=1e-14)
-    check_vjp(lambda a: _decays(a), a, rng=rng)
+    check_vjp(lambda a: memory_decays(a), a, rng=rng)
     shut = np.where(rng.random(a.shape) < 0.4, 0, a)
     dW = rng.standard_normal(W.shape)
     leaf = torch.tensor(shut, requires_grad=True)
-    from attnmath.torch.fast_weights import _decays as twin
+    from attnmath.torch.fast_weights import memory_decays as twin
 
     (wanted,) = torch.autograd.grad(twin(leaf), leaf, torch.from_numpy(dW))
-    compare(_decays(shut)[1](dW), wanted, name="gradient at zeros", atol=1e-12)
+    compare(memory_decays(shut)[1](dW), wanted, name="gradient at zeros", atol=1e-12)
 
 
 @pytest.mark.claim("eq:fast-weights-vjp", "eq:memory-vjp")

@@ -26,9 +26,9 @@ def fast_weights(
 ) -> tuple[Float[Array, "... n v"], Vjp]:
     r"""Causal attention by a memory of k x v numbers that decays and corrects itself, in time linear in n.
 
-    .. math:: S_t = a_t\odot S_{t-1} + k_t u_t^\top,\qquad o_t = c\,S_t^\top q_t,\qquad
+    .. math:: D_t = \operatorname{diag}(a_t)\,S_{t-1},\qquad S_t = D_t + k_t^\top u_t,\qquad o_t = c\,q_t S_t,\\
               u_t = \begin{cases} v_t & \text{without beta}\\
-              \beta_t\,\bigl(v_t - (a_t\odot S_{t-1})^\top k_t\bigr) & \text{with beta}\end{cases}
+              \beta_t\,(v_t - k_t D_t) & \text{with beta}\end{cases}
 
     Within a chunk this is a product of matrices and one triangular system; between chunks only the memory is passed on.
     A chunk of n keys is the parallel form.
@@ -60,9 +60,9 @@ def fast_weights(
 
     References
     ----------
-    Schlag, Irie and Schmidhuber (2021), equation 24, whose W is the transpose of S; Yang et al. (2024, gated linear
-    attention), section 3, whose alpha is a; Yang et al. (2024, DeltaNet), section 3; Yang, Kautz and Hatamizadeh
-    (2025), equation 10, whose alpha is a. Chapter 7, eq:fast-weights.
+    Schlag, Irie and Schmidhuber (2021), section 4.2, whose W is the transpose of S; Yang et al. (2024, gated linear
+    attention), section 4, whose alpha is a; Yang et al. (2024, DeltaNet), section 3; Yang, Kautz and Hatamizadeh
+    (2025), section 3, whose alpha is a. Chapter 7, eq:fast-weights.
 
     Examples
     --------
@@ -76,13 +76,13 @@ def fast_weights(
     O, starts = np.empty(v.shape, v.dtype), []
     for at in chunks:
         starts.append(S)
-        O[..., at, :], S, _ = _chunk(*_rows(at, q, k, v, a, b), S)  # eq:memory-output
+        O[..., at, :], S, _ = memory_chunk(*_rows(at, q, k, v, a, b), S)  # eq:memory-output
 
     def vjp(dO):
         dO, dS = undo.pad(dO), np.zeros_like(S)
         grads = [None if X is None else np.empty_like(X) for X in (q, k, v, a, b)]
         for at, start in zip(reversed(chunks), reversed(starts), strict=True):
-            _, _, chunk_vjp = _chunk(*_rows(at, q, k, v, a, b), start)
+            _, _, chunk_vjp = memory_chunk(*_rows(at, q, k, v, a, b), start)
             *parts, dS = chunk_vjp(dO[..., at, :], dS)
             for grad, part in zip(grads, parts, strict=True):
                 if grad is not None:
@@ -108,7 +108,7 @@ def fast_weights_recurrent(
 ) -> tuple[Float[Array, "... n v"], Vjp]:
     r"""`fast_weights`, key by key: the definition, and what a decoder does.
 
-    .. math:: S_t = a_t\odot S_{t-1} + k_t u_t^\top,\qquad o_t = c\,S_t^\top q_t
+    .. math:: S_t = \operatorname{diag}(a_t)\,S_{t-1} + k_t^\top u_t,\qquad o_t = c\,q_t S_t
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def fast_weights_state(
 ) -> tuple[Float[Array, "... k v"], Vjp]:
     r"""What `fast_weights` holds after the last key: all that a decoder keeps of the text.
 
-    .. math:: S_m = a_m\odot S_{m-1} + k_m u_m^\top
+    .. math:: S_m = \operatorname{diag}(a_m)\,S_{m-1} + k_m^\top u_m
 
     Parameters
     ----------
@@ -228,12 +228,12 @@ def fast_weights_state(
     starts = []
     for at in chunks:
         starts.append(S)
-        _, S, _ = _chunk(*_rows(at, q, k, v, a, b), S)
+        _, S, _ = memory_chunk(*_rows(at, q, k, v, a, b), S)
 
     def vjp(dS):
         grads = [None if X is None else np.empty_like(X) for X in (q, k, v, a, b)]
         for at, start in zip(reversed(chunks), reversed(starts), strict=True):
-            _, _, chunk_vjp = _chunk(*_rows(at, q, k, v, a, b), start)
+            _, _, chunk_vjp = memory_chunk(*_rows(at, q, k, v, a, b), start)
             *parts, dS = chunk_vjp(np.zeros_like(v[..., at, :]), dS)
             for grad, part in zip(grads, parts, strict=True):
                 if grad is not None:
@@ -263,7 +263,7 @@ def retention_decays(h: int) -> Float[Array, "h 1 1"]:
 
     References
     ----------
-    Sun et al. (2023), equation 8. Chapter 7, eq:retention-decays.
+    Sun et al. (2023), section 2.2. Chapter 7, eq:retention-decays.
 
     Examples
     --------
@@ -274,10 +274,10 @@ def retention_decays(h: int) -> Float[Array, "h 1 1"]:
     return 1 - 2.0 ** -(5 + np.arange(h)[:, None, None])  # eq:retention-decays
 
 
-def _chunk(Q, K, V, a, b, S):
+def memory_chunk(Q, K, V, a, b, S):
     """Some keys at once, from the memory before them: outputs, the memory after them, vjp(dO, dS)."""
     C = K.shape[-2]
-    W, decays_vjp = (np.tri(C + 1, dtype=K.dtype)[None], None) if a is None else _decays(a)
+    W, decays_vjp = (np.tri(C + 1, dtype=K.dtype)[None], None) if a is None else memory_decays(a)
     among, since, until, whole = W[..., 1:, 1:], T(W[..., 1:, 0]), T(W[..., -1, 1:]), W[..., -1, 0][..., None]
     A, A_vjp = _pairs(Q, K, among)  # eq:memory-scores
     Qs, Ke = (Q, K) if a is None else (since * Q, until * K)
@@ -285,7 +285,7 @@ def _chunk(Q, K, V, a, b, S):
         U = V
     else:
         B, B_vjp = _pairs(K, K, np.tril(among, -1))
-        X = _inverse(b * B)  # eq:memory-inverse
+        X = unit_lower_inverse(b * B)
         Ks = K if a is None else since * K
         R = V - Ks @ S
         U = X @ (b * R)  # eq:memory-solve
@@ -334,7 +334,7 @@ def _chunk(Q, K, V, a, b, S):
     return O, S_next, vjp
 
 
-def _decays(a):
+def memory_decays(a):
     """Products of decays (..., C, c): what position i still has of what stood at j, (..., c, C + 1, C + 1)."""
     C = a.shape[-2]
     factors = np.ones((*a.shape[:-2], a.shape[-1], C + 1, C + 1), a.dtype)
@@ -371,7 +371,7 @@ def _pairs(X, K, D):
 BLOCK = 8
 
 
-def _inverse(L):
+def unit_lower_inverse(L):
     r"""The inverse of I + L for L strictly lower triangular: of its blocks of 8, then of pairs of blocks, of pairs, ….
 
     .. math:: (I + L)^{-1} = (I - L)(I + L^2)(I + L^4)\text{ if } L^8 = 0,\qquad
@@ -387,12 +387,12 @@ def _inverse(L):
         M[..., :C, :C] = L
     L, size, eye = _diagonal(M, BLOCK), BLOCK, np.eye(BLOCK, dtype=L.dtype)
     square = L @ L
-    X = (eye - L) @ (eye + square) @ (eye + square @ square)  # eq:memory-inverse
+    X = (eye - L) @ (eye + square) @ (eye + square @ square)
     while size < width:
         below = _diagonal(M, 2 * size)[..., size:, :size]
         both = np.zeros((*X.shape[:-3], X.shape[-3] // 2, 2 * size, 2 * size), L.dtype)
         both[..., :size, :size], both[..., size:, size:] = A, D = X[..., ::2, :, :], X[..., 1::2, :, :]
-        both[..., size:, :size] = -D @ (below @ A)  # eq:memory-inverse
+        both[..., size:, :size] = -D @ (below @ A)
         X, size = both, 2 * size
     return X[..., 0, :C, :C]
 

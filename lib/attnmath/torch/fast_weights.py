@@ -27,7 +27,7 @@ def fast_weights(
 ) -> Float[Array, "... n v"]:
     r"""Causal attention by a memory of k x v numbers that decays and corrects itself, in time linear in n.
 
-    .. math:: S_t = a_t\odot S_{t-1} + k_t u_t^\top,\qquad o_t = c\,S_t^\top q_t
+    .. math:: S_t = \operatorname{diag}(a_t)\,S_{t-1} + k_t^\top u_t,\qquad o_t = c\,q_t S_t
 
     Parameters, errors and sources as in `attnmath.numpy.fast_weights.fast_weights`. Gates and masks are looked at where
     that is possible, see `attnmath.torch.look.can_look`. Autograd keeps every chunk's matrices.
@@ -42,7 +42,7 @@ def fast_weights(
     arrays, S, first = _prepare(Q, K, V, mask, decay, beta, state, scale)
     O = []
     for i in range(0, K.shape[-2], chunk):
-        o, S = _chunk(*(None if X is None else X[..., i : i + chunk, :] for X in arrays), S)  # eq:memory-output
+        o, S = memory_chunk(*(None if X is None else X[..., i : i + chunk, :] for X in arrays), S)  # eq:memory-output
         O.append(o)
     return torch.cat(O, -2)[..., first:, :]
 
@@ -63,7 +63,7 @@ def fast_weights_recurrent(
 ) -> Float[Array, "... n v"]:
     r"""`fast_weights`, key by key: the definition, and what a decoder does.
 
-    .. math:: S_t = a_t\odot S_{t-1} + k_t u_t^\top,\qquad o_t = c\,S_t^\top q_t
+    .. math:: S_t = \operatorname{diag}(a_t)\,S_{t-1} + k_t^\top u_t,\qquad o_t = c\,q_t S_t
 
     Parameters, errors and sources as in `attnmath.numpy.fast_weights.fast_weights_recurrent`; autograd keeps every
     memory, so ``chunk`` changes nothing here.
@@ -100,7 +100,7 @@ def fast_weights_state(
 ) -> Float[Array, "... k v"]:
     r"""What `fast_weights` holds after the last key: all that a decoder keeps of the text.
 
-    .. math:: S_m = a_m\odot S_{m-1} + k_m u_m^\top
+    .. math:: S_m = \operatorname{diag}(a_m)\,S_{m-1} + k_m^\top u_m
 
     Parameters, errors and sources as in `attnmath.numpy.fast_weights.fast_weights_state`.
 
@@ -113,7 +113,7 @@ def fast_weights_state(
     _require.shapes(K=(K, "... m k"), V=(V, "... m v"))
     arrays, S, _ = _prepare(K[..., -1:, :], K, V, mask, decay, beta, state, 1.0)
     for i in range(0, K.shape[-2], chunk):
-        _, S = _chunk(*(None if X is None else X[..., i : i + chunk, :] for X in arrays), S)
+        _, S = memory_chunk(*(None if X is None else X[..., i : i + chunk, :] for X in arrays), S)
     return S
 
 
@@ -133,14 +133,14 @@ def retention_decays(h: int) -> Float[Array, "h 1 1"]:
     return 1 - 2.0 ** -(5 + torch.arange(h, dtype=torch.float64)[:, None, None])  # eq:retention-decays
 
 
-def _chunk(Q, K, V, a, b, S):
+def memory_chunk(Q, K, V, a, b, S):
     """Some keys at once, from the memory before them: outputs, and the memory after them."""
     C = K.shape[-2]
     if a is None:
         among = torch.ones(1, C, C, dtype=K.dtype, device=K.device).tril()
         Qs, Ks, Ke, whole = Q, K, K, 1.0
     else:
-        W = _decays(a)
+        W = memory_decays(a)
         among, since, until, whole = W[..., 1:, 1:], T(W[..., 1:, 0]), T(W[..., -1, 1:]), W[..., -1, 0][..., None]
         Qs, Ks, Ke = since * Q, since * K, until * K
     U = V
@@ -152,7 +152,7 @@ def _chunk(Q, K, V, a, b, S):
     return Qs @ S + A @ U, whole * S + T(Ke) @ U  # eq:memory-output, eq:memory-state
 
 
-def _decays(a):
+def memory_decays(a):
     """Products of decays (..., C, c): what position i still has of what stood at j, (..., c, C + 1, C + 1)."""
     C = a.shape[-2]
     rows = torch.cat([torch.ones_like(a[..., :1, :]), a], -2)

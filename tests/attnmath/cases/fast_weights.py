@@ -85,9 +85,10 @@ def state_reference(*gates):
 def both(circumstance, gates, sizes=None, **more):
     """A row for each form, with chunks of two keys."""
     args = draw(*gates, **(sizes or {}))
+    expected, options = reference(*gates, **more), {"chunk": 2} | more
     return [
-        Case(f, circumstance, args, call(f, *gates, chunk=2, **more), reference(*gates, **more))
-        for f in ("fast_weights", "fast_weights_recurrent")
+        Case("fast_weights", circumstance, args, call("fast_weights", *gates, **options), expected),
+        Case("fast_weights_recurrent", circumstance, args, call("fast_weights_recurrent", *gates, **options), expected),
     ]
 
 
