@@ -262,6 +262,25 @@ def test_what_is_kept_for_the_gradient_grows_with_the_text_alone(rng):
     assert abs(held[1] / held[0] - 2) < 0.05 and abs(held[2] / held[1] - 2) < 0.05
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_sample_by_sample(form, rng):
+    """vmap of grad is the loop over the samples, although no gate can be looked at; and meta tensors have shapes."""
+    (Q, keys, values), gates = problem(rng, "decays", "beta", lead=(3,), n=9)
+    arrays = [torch.from_numpy(array) for array in (Q, keys, values, gates["decay"], gates["beta"])]
+    mask = torch.ones(9, 9, dtype=torch.bool).tril()
+
+    def loss(Q, K, V, decay, beta):
+        O = getattr(at, form)(Q, K, V, mask, decay=decay, beta=beta, chunk=4)
+        return (O * torch.linspace(0.3, 1.7, O.numel()).reshape(O.shape)).sum()
+
+    gradient = torch.func.grad(loss, argnums=(0, 1, 2, 3, 4))
+    samples = torch.func.vmap(gradient)(*arrays)
+    for i in range(3):
+        compare(tuple(X[i] for X in samples), gradient(*(X[i] for X in arrays)), name=f"sample {i}", atol=1e-10)
+    meta = [X.to("meta") for X in arrays]
+    assert getattr(at, form)(*meta[:3], decay=meta[3], beta=meta[4]).shape == (3, 9, V)
+
+
 # Bad input: one line that names the argument and the cure, in both worlds.
 
 X = np.ones
