@@ -42,7 +42,7 @@ def test_delta_rule_beside_linear_attention(benchmark, ratios, passes):
 
 @pytest.mark.parametrize("gates", [(), ("beta",), ("decay",), ("decay", "beta")], ids="-".join)
 def test_growth_is_linear(benchmark, ratios, gates):
-    """With 4 heads: an array of 32 MiB or more is mapped and zeroed anew at each call, which shorter texts are spared."""
+    """With 4 heads: an array of 32 MiB or more is mapped and zeroed anew at each call, and shorter texts go free."""
     timed, heads = [], 4
     for n in (16384, 4096):
         inputs, options = draw(n, heads)
