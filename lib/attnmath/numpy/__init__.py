@@ -58,10 +58,12 @@ from attnmath.numpy.relative_positions import (
 )
 from attnmath.numpy.residuals import block, sublayer
 from attnmath.numpy.scoring_functions import additive_score, dot_score, multiplicative_score, scaled_dot_score
+from attnmath.numpy.selective_scan import linear_scan, mamba, mamba2, selective_scan, state_space_dual
 from attnmath.numpy.self_attention import self_attention
 from attnmath.numpy.shaped import shaped_attention
 from attnmath.numpy.softmax import log_softmax, logsumexp, softmax, softmax_entropy
 from attnmath.numpy.tiled import tiled_attention
+from attnmath.numpy.state_space import discretise, hippo_legs, legs_diagonal, state_space
 from attnmath.numpy.transformer import (
     decode,
     decoder_only,
@@ -100,6 +102,7 @@ __all__ = [
     "decoder_only",
     "dequantised",
     "dispatch",
+    "discretise",
     "dot_score",
     "draw_directions",
     "draw_keep",
@@ -122,14 +125,19 @@ __all__ = [
     "half_to_interleaved",
     "interpolated_frequencies",
     "latent_attention",
+    "hippo_legs",
     "layer_norm",
+    "legs_diagonal",
     "linear",
     "linear_attention",
     "linformer_attention",
+    "linear_scan",
     "lm_head",
     "load_balance",
     "log_softmax",
     "logsumexp",
+    "mamba",
+    "mamba2",
     "mean_pool",
     "merge_heads",
     "mixture_of_experts",
@@ -156,6 +164,7 @@ __all__ = [
     "router_z_loss",
     "scale_loss",
     "scaled_dot_score",
+    "selective_scan",
     "self_attention",
     "sentence_embedding",
     "shaped_attention",
@@ -167,6 +176,8 @@ __all__ = [
     "softmax",
     "softmax_entropy",
     "split_heads",
+    "state_space",
+    "state_space_dual",
     "sublayer",
     "swish",
     "tiled_attention",

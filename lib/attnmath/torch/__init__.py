@@ -72,10 +72,12 @@ from attnmath.torch.relative_positions import (
 )
 from attnmath.torch.residuals import block, sublayer
 from attnmath.torch.scoring_functions import additive_score, dot_score, multiplicative_score, scaled_dot_score
+from attnmath.torch.selective_scan import linear_scan, mamba, mamba2, selective_scan, state_space_dual
 from attnmath.torch.self_attention import self_attention
 from attnmath.torch.shaped import shaped_attention
 from attnmath.torch.softmax import log_softmax, logsumexp, softmax, softmax_entropy
 from attnmath.torch.tiled import tiled_attention
+from attnmath.torch.state_space import discretise, hippo_legs, legs_diagonal, state_space
 from attnmath.torch.transformer import (
     DecoderOnly,
     Transformer,
@@ -127,6 +129,7 @@ __all__ = [
     "decoder_only",
     "dequantised",
     "dispatch",
+    "discretise",
     "dot_score",
     "draw_directions",
     "draw_keep",
@@ -150,16 +153,21 @@ __all__ = [
     "half_to_interleaved",
     "interpolated_frequencies",
     "latent_attention",
+    "hippo_legs",
     "layer_norm",
+    "legs_diagonal",
     "linear",
     "linear_attention",
     "linformer_attention",
+    "linear_scan",
     "lm_head",
     "load_balance",
     "load_hf",
     "load_nn",
     "log_softmax",
     "logsumexp",
+    "mamba",
+    "mamba2",
     "mean_pool",
     "merge_heads",
     "mixture_of_experts",
@@ -186,6 +194,7 @@ __all__ = [
     "router_z_loss",
     "scale_loss",
     "scaled_dot_score",
+    "selective_scan",
     "self_attention",
     "sentence_embedding",
     "shaped_attention",
@@ -197,6 +206,8 @@ __all__ = [
     "softmax",
     "softmax_entropy",
     "split_heads",
+    "state_space",
+    "state_space_dual",
     "sublayer",
     "swish",
     "tiled_attention",
