@@ -258,6 +258,7 @@ def state_space_dual(
     require.per_position(g, (*lead, m), Q)
     require.decays("decay", g)
     g = np.broadcast_to(g, (*lead, m))
+    keys = True
     if chunk is None:
         O, attend_vjp = _quadratic(Q, K, V, mask, g)
     else:
@@ -270,7 +271,7 @@ def state_space_dual(
         moved = -(dV * V).sum(-1)
         moved[..., m - n :] += (dO * O).sum(-1)
         dg = np.cumsum(moved[..., ::-1], -1)[..., ::-1]  # eq:dual-decay-vjp
-        dK = dK if chunk is None or keys is True else dK * keys
+        dK = dK if keys is True else dK * keys
         cotangents = tuple(sum_to(dX, X.shape) for dX, X in ((dQ, Q), (dK, K), (dV, V)))
         return cotangents if decay is None else (*cotangents, sum_to(dg, decay.shape))
 

@@ -88,7 +88,7 @@ def hippo_legs(s: int) -> tuple[Float[Array, "s s"], Float[Array, "s 1"]]:
     Examples
     --------
     >>> hippo_legs(2)[0].round(4)
-    array([[-1.    ,  0.    ],
+    array([[-1.    , -0.    ],
            [-1.7321, -2.    ]])
     """
     _require.count("s", s)
