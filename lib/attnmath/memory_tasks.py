@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 D, HEADS, STATES, LAYERS, BATCH, RATE = 32, 2, 16, 2, 32, 4e-3
+INNER = 37  # channels of S4D, so that the three have about as many parameters
 PAIRS, QUERIES, SYMBOLS = 16, 16, 24  # of the recall task: pairs shown, keys asked for, keys and values to draw from
 STEPS = {"recall": 400, "digits": 300}
 SEEDS = (0, 1, 2)
@@ -94,8 +95,8 @@ def build(mixer: str, task: str, seed: int) -> dict:
     rng = np.random.default_rng([seed, MIXERS.index(mixer)])
     layer = {
         "attention": {"conv": (4, D), **shapes.attention_shapes(D, HEADS)},
-        "s4d": {"conv": (4, D), "input": (D, D + 16), "output": (D + 16, D), "A": (D + 16, STATES // 2, 2), "C": (D + 16, STATES // 2, 2)}
-        | {"B": (D + 16, STATES // 2, 2), "step": (D,), "skip": (D,)},
+        "s4d": {"conv": (4, D), "input": (D, INNER), "output": (INNER, D), "step": (INNER,), "skip": (INNER,)}
+        | dict.fromkeys("ABC", (INNER, STATES // 2, 2)),
         "mamba2": mamba2_shapes(D, D, STATES, HEADS),
     }[mixer]
     out = SYMBOLS if task == "recall" else 10
