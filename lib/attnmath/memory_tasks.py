@@ -12,6 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from attnmath import shapes
+from attnmath.state_shapes import mamba2_shapes
+from attnmath.tree import flatten
+
 D, HEADS, STATES, LAYERS, BATCH, RATE = 32, 2, 16, 2, 32, 4e-3
 INNER = 37  # channels of S4D, so that the three have about as many parameters
 PAIRS, QUERIES, SYMBOLS = 16, 16, 24  # of the recall task: pairs shown, keys asked for, keys and values to draw from
@@ -71,28 +75,20 @@ def digits():
     return data.data / 16, targets
 
 
-def build(mixer: str, task: str, seed: int) -> dict:
-    """The parameters of one model, as a flat dict of float32 tensors.
+def sizes(mixer: str, task: str) -> dict:
+    """The shapes of one model's parameters, as a flat dict.
 
     Parameters
     ----------
     mixer : one of MIXERS.
     task : ``"recall"`` or ``"digits"``.
-    seed : of the random numbers.
 
     Examples
     --------
-    >>> {mixer: sum(P.numel() for P in build(mixer, "recall", 0).values()) for mixer in MIXERS}
+    >>> from math import prod
+    >>> {mixer: sum(map(prod, sizes(mixer, "recall").values())) for mixer in MIXERS}
     {'attention': 11104, 's4d': 11092, 'mamba2': 11436}
     """
-    import torch
-
-    from attnmath import shapes
-    from attnmath.numpy.state_space import legs_diagonal
-    from attnmath.state_shapes import mamba2_shapes
-    from attnmath.tree import flatten
-
-    rng = np.random.default_rng([seed, MIXERS.index(mixer)])
     layer = {
         "attention": {"conv": (4, D), **shapes.attention_shapes(D, HEADS)},
         "s4d": {"conv": (4, D), "input": (D, INNER), "output": (INNER, D), "step": (INNER,), "skip": (INNER,)}
@@ -102,8 +98,29 @@ def build(mixer: str, task: str, seed: int) -> dict:
     out = SYMBOLS if task == "recall" else 10
     tree = {"word": (2 * SYMBOLS if task == "recall" else 2, D), "head": (D, out), "norm": (D,)}
     tree["layers"] = {str(i): {"mix": layer, "gain": (D,)} for i in range(LAYERS)}
+    return flatten(tree)
+
+
+def build(mixer: str, task: str, seed: int) -> dict:
+    """The parameters of one model, as a flat dict of float32 tensors.
+
+    Parameters
+    ----------
+    mixer, task : as in `sizes`.
+    seed : of the random numbers.
+
+    Examples
+    --------
+    >>> build("attention", "recall", 0)["word"].shape
+    torch.Size([48, 32])
+    """
+    import torch
+
+    from attnmath.numpy.state_space import legs_diagonal
+
+    rng = np.random.default_rng([seed, MIXERS.index(mixer)])
     params = {}
-    for name, shape in flatten(tree).items():
+    for name, shape in sizes(mixer, task).items():
         fan = shape[0] if len(shape) == 2 and "word" not in name else 1
         value = rng.standard_normal(shape) * fan**-0.5
         last = name.rpartition(".")[2]
@@ -173,9 +190,8 @@ def train(mixer: str, task: str, seed: int, steps: int | None = None) -> dict:
 
     Examples
     --------
-    >>> import math
     >>> first = train("s4d", "recall", 0, steps=1)["losses"][0]
-    >>> bool(abs(first - math.log(SYMBOLS)) < 1)  # before it has learned anything it guesses
+    >>> bool(abs(first - np.log(SYMBOLS)) < 1)  # before it has learned anything it guesses
     True
     """
     import torch

@@ -50,13 +50,13 @@ def test_a_parallel_scan_does_linear_work_in_logarithmically_many_rounds(n, monk
     """Counted while the library's own function runs: every round once down, and fewer than 2 n joints."""
     module = import_module("attnmath.numpy.selective_scan")  # the package gives the function by that name
 
-    sizes, real = [], module._parallel
+    sizes, real = [], module.scan_parallel
 
     def counting(A, B, axis):
         sizes.append(A.shape[axis])
         return real(A, B, axis)
 
-    monkeypatch.setattr(module, "_parallel", counting)
+    monkeypatch.setattr(module, "scan_parallel", counting)
     counting(np.full((n, 1), 0.5), np.ones((n, 1)), 0)
     assert len(sizes) == int(np.log2(n)) + 1 and sum(size // 2 + (size - 1) // 2 for size in sizes) < 2 * n
 

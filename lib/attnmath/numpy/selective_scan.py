@@ -69,7 +69,7 @@ def linear_scan(
     return H, vjp
 
 
-def _sequential(A, B, axis):
+def scan_sequential(A, B, axis):
     """One step after another along an axis."""
     A, B = np.moveaxis(A, axis, 0), np.moveaxis(B, axis, 0)
     H = np.empty_like(B)
@@ -79,7 +79,7 @@ def _sequential(A, B, axis):
     return np.moveaxis(H, 0, axis)
 
 
-def _parallel(A, B, axis):
+def scan_parallel(A, B, axis):
     """Neighbours are joined to pairs, the pairs are scanned, and every second state follows from the one before."""
     A, B = np.moveaxis(A, axis, 0), np.moveaxis(B, axis, 0)
     if len(A) < 2:
@@ -87,12 +87,12 @@ def _parallel(A, B, axis):
     first, second = slice(0, len(A) - 1, 2), slice(1, None, 2)
     pairs = A[second] * A[first], A[second] * B[first] + B[second]  # alg-parallel-scan
     H = np.empty_like(B)
-    H[second] = _parallel(*pairs, 0)
+    H[second] = scan_parallel(*pairs, 0)
     H[0], H[2::2] = B[0], A[2::2] * H[1:-1:2] + B[2::2]
     return np.moveaxis(H, 0, axis)
 
 
-_scans = {"sequential": _sequential, "parallel": _parallel}
+_scans = {"sequential": scan_sequential, "parallel": scan_parallel}
 
 
 @differentiable
@@ -260,11 +260,11 @@ def state_space_dual(
     g = np.broadcast_to(g, (*lead, m))
     keys = True
     if chunk is None:
-        O, attend_vjp = _quadratic(Q, K, V, mask, g)
+        O, attend_vjp = dual_quadratic(Q, K, V, mask, g)
     else:
         keys = True if mask is True else np.broadcast_to(mask, (*lead, n, m))[..., -1, :, None]
         require.hides_keys(mask, keys, np.tri)
-        O, attend_vjp = _chunked(Q, K if keys is True else K * keys, V, g, chunk)
+        O, attend_vjp = dual_chunked(Q, K if keys is True else K * keys, V, g, chunk)
 
     def vjp(dO):
         dQ, dK, dV = attend_vjp(dO)
@@ -287,7 +287,7 @@ def _decays(g, n, mask=True):
     return np.exp(np.where(seen if mask is True else seen & mask, between, np.asarray(-np.inf, g.dtype)))
 
 
-def _quadratic(Q, K, V, mask, g):
+def dual_quadratic(Q, K, V, mask, g):
     L = _decays(g, Q.shape[-2], mask)
     W = L * (Q @ T(K))
     O = W @ V  # eq:state-space-dual
@@ -299,7 +299,7 @@ def _quadratic(Q, K, V, mask, g):
     return O, vjp
 
 
-def _chunked(Q, K, V, g, chunk):
+def dual_chunked(Q, K, V, g, chunk):
     """The same by chunks: products inside, and a state from one to the next; the vjp holds the states at the starts."""
     lead, n, k, v = g.shape[:-1], g.shape[-1], Q.shape[-1], V.shape[-1]
     whole = tuple(np.broadcast_to(X, (*lead, *X.shape[-2:])) for X in (Q, K, V))

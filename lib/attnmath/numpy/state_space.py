@@ -195,8 +195,8 @@ def state_space(
     require.decays("A", A[..., 0])
     require.numbers(U=U, A=A, B=B, C=C)
     a, b, c = (P[..., 0] + 1j * P[..., 1] for P in (A, B, C))
-    E, F, discrete_vjp = _discretised(a, step[:, None], method)
-    run = _recurrence if form == "recurrence" else _convolution
+    E, F, discrete_vjp = discretised(a, step[:, None], method)
+    run = run_recurrence if form == "recurrence" else run_convolution
     Y, run_vjp = run(U, E, F * b, c)
 
     def vjp(dY):
@@ -207,7 +207,7 @@ def state_space(
     return Y, vjp
 
 
-def _discretised(a, step, method):
+def discretised(a, step, method):
     """The factors of a state and of an input, and the vjp: (dE, dF) -> (da, dstep)."""
     z = step * a
     if method == "zoh":
@@ -238,7 +238,7 @@ def _phi(z):
     return phi, np.where(small, slope, (np.exp(safe) - phi) / safe)
 
 
-def _recurrence(U, a, b, c):
+def run_recurrence(U, a, b, c):
     """One step after another, every state kept for the vjp."""
     x, X = np.zeros((*U.shape[:-2], *a.shape), a.dtype), []
     for t in range(U.shape[-2]):
@@ -259,7 +259,7 @@ def _recurrence(U, a, b, c):
     return Y, vjp
 
 
-def _convolution(U, a, b, c):
+def run_convolution(U, a, b, c):
     """All steps at once: the kernel from the powers of a, the convolution by two Fourier transforms."""
     n = U.shape[-2]
     powers = np.cumprod(np.concatenate([np.ones_like(a)[None], np.broadcast_to(a, (n - 1, *a.shape))]), 0)

@@ -40,7 +40,7 @@ def linear_scan(
     return _scans[form](A, B, -2)
 
 
-def _sequential(A, B, axis):
+def scan_sequential(A, B, axis):
     """One step after another along an axis."""
     h, H = 0, []
     for a, b in zip(A.unbind(axis), B.unbind(axis), strict=True):
@@ -49,7 +49,7 @@ def _sequential(A, B, axis):
     return torch.stack(H, axis) if H else B
 
 
-def _parallel(A, B, axis):
+def scan_parallel(A, B, axis):
     """Neighbours are joined to pairs, the pairs are scanned, and every second state follows from the one before."""
     A, B = A.movedim(axis, 0), B.movedim(axis, 0)
     n = len(A)
@@ -57,14 +57,14 @@ def _parallel(A, B, axis):
         return B.movedim(0, axis)
     first = slice(0, n - 1, 2)
     pairs = A[1::2] * A[first], A[1::2] * B[first] + B[1::2]  # alg-parallel-scan
-    second = _parallel(*pairs, 0)
+    second = scan_parallel(*pairs, 0)
     rest = A[2::2] * second[: (n - 1) // 2] + B[2::2]
     H = torch.cat([B[:1], rest])
     woven = torch.stack([H[: n // 2], second], 1).flatten(0, 1)
     return torch.cat([woven, H[n // 2 :]]).movedim(0, axis)
 
 
-_scans = {"sequential": _sequential, "parallel": _parallel}
+_scans = {"sequential": scan_sequential, "parallel": scan_parallel}
 
 
 @half_in_float32
@@ -154,7 +154,7 @@ def state_space_dual(
     keys = True if mask is True else mask.expand(*lead, n, m)[..., -1, :, None]
     if look:
         require.hides_keys(mask, keys, lambda n, m: torch.ones(n, m, device=Q.device).tril())
-    return _chunked(Q, K if keys is True else K * keys, V, g, chunk)
+    return dual_chunked(Q, K if keys is True else K * keys, V, g, chunk)
 
 
 def _decays(g, n, mask=True):
@@ -166,7 +166,7 @@ def _decays(g, n, mask=True):
     return between.masked_fill(~(seen if mask is True else seen & mask), -torch.inf).exp()
 
 
-def _chunked(Q, K, V, g, chunk):
+def dual_chunked(Q, K, V, g, chunk):
     """The same by chunks: products inside, and a state from one to the next."""
     H, O = 0, []
     lead = g.shape[:-1]

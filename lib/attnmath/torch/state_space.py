@@ -119,11 +119,11 @@ def state_space(
         require.decays("A", A[..., 0])
         require.numbers(U=U, A=A, B=B, C=C)
     a, b, c = (torch.complex(P[..., 0], P[..., 1]) for P in (A, B, C))
-    E, F = _discretised(a, step[:, None], method)
-    return (_recurrence if form == "recurrence" else _convolution)(U, E, F * b, c)
+    E, F = discretised(a, step[:, None], method)
+    return (run_recurrence if form == "recurrence" else run_convolution)(U, E, F * b, c)
 
 
-def _discretised(a, step, method):
+def discretised(a, step, method):
     """The factors of a state and of an input."""
     z = step * a
     if method == "zoh":
@@ -142,7 +142,7 @@ def _phi(z):
     return torch.where(small, value, torch.expm1(safe) / safe)
 
 
-def _recurrence(U, a, b, c):
+def run_recurrence(U, a, b, c):
     x, Y = torch.zeros_like(a), []
     for u in U.unbind(-2):
         x = a * x + b * u[..., None]
@@ -150,7 +150,7 @@ def _recurrence(U, a, b, c):
     return torch.stack(Y, -2)
 
 
-def _convolution(U, a, b, c):
+def run_convolution(U, a, b, c):
     n = U.shape[-2]
     powers = torch.cumprod(torch.cat([torch.ones_like(a)[None], a.expand(n - 1, *a.shape)]), 0)
     K = (c * b * powers).sum(-1).real  # (n, d)
