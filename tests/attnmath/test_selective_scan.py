@@ -296,3 +296,18 @@ def test_values_that_cannot_be_looked_at_are_let_pass():
     mask = torch.ones(Q.shape[-2], Q.shape[-2], dtype=torch.bool, device="meta")
     for chunk in (None, 2):
         assert at.state_space_dual(Q, K, V, mask, decay=g, chunk=chunk).shape == V.shape
+
+
+@pytest.mark.parametrize("name", ["mamba", "mamba2"])
+def test_autocast_keeps_the_value(name, rng):
+    """In 16 bits between the products, and the scan itself in float32."""
+    from tests.attnmath.cases.selective_scan import MAMBA, MAMBA2
+
+    tree = shapes.random_tree({"mamba": MAMBA, "mamba2": MAMBA2}[name], rng, 0.5)
+    params = unflatten({key: torch.from_numpy(leaf).float() for key, leaf in flatten(tree).items()})
+    X = torch.from_numpy(rng.standard_normal((2, 9, 6))).float()
+    exact = getattr(at, name)(X, params)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = getattr(at, name)(X, params)
+    assert exact.abs().max() > 0.1
+    compare(low.float(), exact, name=name, atol=5e-2 * float(exact.abs().max()), rtol=0.0)

@@ -8,7 +8,7 @@ from attnmath import _require
 from attnmath._require import state_space as require
 from attnmath.shapes import declares
 from attnmath.state_shapes import mamba2_shapes, mamba_shapes
-from attnmath.torch.half import half_in_float32
+from attnmath.torch.half import cast_by_autocast, half_in_float32
 from attnmath.torch.linear import affine
 from attnmath.torch.look import can_look
 from attnmath.torch.normalisation import rms_norm
@@ -17,6 +17,7 @@ from attnmath.torch.types import Array, T
 FORMS = ("sequential", "parallel")
 
 
+@cast_by_autocast
 @half_in_float32
 def linear_scan(
     A: Float[Array, "... n s"], B: Float[Array, "... n s"], *, form: str = "sequential"
@@ -67,6 +68,7 @@ def scan_parallel(A, B, axis):
 _scans = {"sequential": scan_sequential, "parallel": scan_parallel}
 
 
+@cast_by_autocast
 @half_in_float32
 def selective_scan(
     U: Float[Array, "... n d"],
@@ -113,6 +115,7 @@ def selective_scan(
     return torch.cat(Y, -2) if Y else U.expand(*lead, *U.shape[-2:])
 
 
+@cast_by_autocast
 @half_in_float32
 def state_space_dual(
     Q: Float[Array, "... n k"],

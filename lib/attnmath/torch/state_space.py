@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from attnmath import _require
 from attnmath._require import state_space as require
-from attnmath.torch.half import half_in_float32
+from attnmath.torch.half import cast_by_autocast, half_in_float32
 from attnmath.torch.look import can_look
 from attnmath.torch.types import Array
 
@@ -84,6 +84,7 @@ def legs_diagonal(s: int) -> tuple[Float[Array, "p 2"], Float[Array, "p 2"]]:
     return torch.stack([torch.full_like(b, -0.5), frequencies], -1), torch.stack([b, torch.zeros_like(b)], -1)
 
 
+@cast_by_autocast
 @half_in_float32
 def state_space(
     U: Float[Array, "... n d"],
