@@ -185,6 +185,13 @@ CASES = [
     Case("selective_scan", "chunks", scanned(B), partial(scan, chunk=4), scan_reference),
     Case("selective_scan", "parallel", scanned(B), partial(scan, chunk=4, form="parallel"), scan_reference),
     Case("selective_scan", "no batch axis", scanned(), partial(scan, chunk=3), scan_reference),
+    Case(
+        "selective_scan",
+        "one reader for a batch",
+        lambda rng: (*scanned(B)(rng)[:3], *rng.standard_normal((2, A, S))),
+        partial(scan, chunk=4),
+        lambda U, step, A, B, C: scan_reference(U, step, A, *(X.expand(*U.shape[:-1], S) for X in (B, C))),
+    ),
     Case("selective_scan", "one step", scanned(B, n=1), scan, scan_reference),
     Case("selective_scan", "no-batch", scanned(0), scan, scan_reference),
     Case("selective_scan", "huge", scanned(B, step=1e4), partial(scan, chunk=4), scan_reference, 1e-8),
