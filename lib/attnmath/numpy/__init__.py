@@ -62,8 +62,8 @@ from attnmath.numpy.selective_scan import linear_scan, mamba, mamba2, selective_
 from attnmath.numpy.self_attention import self_attention
 from attnmath.numpy.shaped import shaped_attention
 from attnmath.numpy.softmax import log_softmax, logsumexp, softmax, softmax_entropy
-from attnmath.numpy.tiled import tiled_attention
 from attnmath.numpy.state_space import discretise, hippo_legs, legs_diagonal, state_space
+from attnmath.numpy.tiled import tiled_attention
 from attnmath.numpy.transformer import (
     decode,
     decoder_only,
@@ -101,8 +101,8 @@ __all__ = [
     "decoder_layer",
     "decoder_only",
     "dequantised",
-    "dispatch",
     "discretise",
+    "dispatch",
     "dot_score",
     "draw_directions",
     "draw_keep",
@@ -123,15 +123,15 @@ __all__ = [
     "general_attention",
     "grouped",
     "half_to_interleaved",
+    "hippo_legs",
     "interpolated_frequencies",
     "latent_attention",
-    "hippo_legs",
     "layer_norm",
     "legs_diagonal",
     "linear",
     "linear_attention",
-    "linformer_attention",
     "linear_scan",
+    "linformer_attention",
     "lm_head",
     "load_balance",
     "log_softmax",

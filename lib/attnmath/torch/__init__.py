@@ -24,6 +24,7 @@ from attnmath.torch.experts import (
     mixture_of_experts,
     router_z_loss,
     top_k_gates,
+)
 from attnmath.torch.fast_weights import (
     fast_weights,
     fast_weights_recurrent,
@@ -76,8 +77,8 @@ from attnmath.torch.selective_scan import linear_scan, mamba, mamba2, selective_
 from attnmath.torch.self_attention import self_attention
 from attnmath.torch.shaped import shaped_attention
 from attnmath.torch.softmax import log_softmax, logsumexp, softmax, softmax_entropy
-from attnmath.torch.tiled import tiled_attention
 from attnmath.torch.state_space import discretise, hippo_legs, legs_diagonal, state_space
+from attnmath.torch.tiled import tiled_attention
 from attnmath.torch.transformer import (
     DecoderOnly,
     Transformer,
@@ -128,8 +129,8 @@ __all__ = [
     "decoder_layer",
     "decoder_only",
     "dequantised",
-    "dispatch",
     "discretise",
+    "dispatch",
     "dot_score",
     "draw_directions",
     "draw_keep",
@@ -151,15 +152,15 @@ __all__ = [
     "general_attention",
     "grouped",
     "half_to_interleaved",
+    "hippo_legs",
     "interpolated_frequencies",
     "latent_attention",
-    "hippo_legs",
     "layer_norm",
     "legs_diagonal",
     "linear",
     "linear_attention",
-    "linformer_attention",
     "linear_scan",
+    "linformer_attention",
     "lm_head",
     "load_balance",
     "load_hf",
