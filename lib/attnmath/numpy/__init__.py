@@ -10,6 +10,7 @@ from attnmath.numpy.attention import (
 )
 from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.numpy.block_sparse import block_sparse_attention
+from attnmath.numpy.beyond_one_memory import dropped_weight_bound, top_k_attention
 from attnmath.numpy.checkpoint import checkpoint
 from attnmath.numpy.convolution import causal_conv
 from attnmath.numpy.cores import cached, grouped, recording, share_heads, windowed
@@ -107,6 +108,7 @@ __all__ = [
     "draw_directions",
     "draw_keep",
     "dropout",
+    "dropped_weight_bound",
     "dynamic_factor",
     "elu_plus_one",
     "embedding",
@@ -183,6 +185,7 @@ __all__ = [
     "tiled_attention",
     "token_embedding",
     "top_k_gates",
+    "top_k_attention",
     "transformer",
     "turned_attention",
     "unit_norm",

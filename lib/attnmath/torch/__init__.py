@@ -10,6 +10,7 @@ from attnmath.torch.attention import (
 )
 from attnmath.torch.bert import Bert, bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.torch.block_sparse import block_sparse_attention
+from attnmath.torch.beyond_one_memory import dropped_weight_bound, top_k_attention
 from attnmath.torch.checkpoint import checkpoint
 from attnmath.torch.convolution import causal_conv
 from attnmath.torch.cores import cached, grouped, recording, share_heads, windowed
@@ -135,6 +136,7 @@ __all__ = [
     "draw_directions",
     "draw_keep",
     "dropout",
+    "dropped_weight_bound",
     "dynamic_factor",
     "elu_plus_one",
     "embedding",
@@ -215,6 +217,7 @@ __all__ = [
     "to_numpy",
     "token_embedding",
     "top_k_gates",
+    "top_k_attention",
     "transformer",
     "turned_attention",
     "unit_norm",
