@@ -72,6 +72,7 @@ def ours(model, query):
     return params
 
 
+@pytest.mark.slow
 @pytest.mark.claim("eq:latent-attention", "eq:latent-absorbed", "eq:latent", "eq:latent-turned")
 @pytest.mark.parametrize("yarn", [False, True], ids=["plain", "yarn"])
 @pytest.mark.parametrize("query", [None, 9], ids=["queries", "latent-queries"])

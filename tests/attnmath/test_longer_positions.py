@@ -45,6 +45,7 @@ SIZES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @WORLDS
 @SIZES
 @pytest.mark.parametrize("factor", [1.5, 4.0, 16.0])
@@ -67,6 +68,7 @@ def test_the_frequencies_of_transformers(world, k, trained, base, factor, rope):
         compare(world.yarn_temperature(factor), attention, name="temperature", atol=1e-12)
 
 
+@pytest.mark.slow
 @WORLDS
 def test_turned_queries_equal_those_of_llama_with_yarn(world, rope, rng):
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb

@@ -12,6 +12,7 @@ from attnmath.check import compare
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("thm-latent-absorbed")
 @settings(max_examples=30)
 @given(seed=seeds, heads=st.integers(1, 4), c=st.integers(1, 9), r=st.sampled_from([0, 2, 6]), scale=st.floats(0.1, 2))

@@ -45,6 +45,7 @@ def test_ntk_is_another_base(pairs, base, factor):
     compare(stretch[1:] / stretch[:-1], np.full(pairs - 1, factor ** (1 / (pairs - 1))), rtol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @pytest.mark.claim("prop-reach", "eq:interpolated-frequencies", "eq:yarn-frequencies")
 @given(pairs=st.integers(2, 16), base=bases, factor=st.floats(1.5, 16.0), trained=lengths)
@@ -73,6 +74,7 @@ def test_how_far_each_map_meets_no_new_angle(pairs, base, factor, trained):
     assert worst(more, factor * trained * (1 - 1e-9)) < 1e-6
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @pytest.mark.claim("lem-score-step")
 @given(seed=st.integers(0, 2**32 - 1), distance=st.integers(0, 500), base=bases)
