@@ -6,7 +6,12 @@ import attnmath
 from tests.docstrings import count, failures, files
 
 FILES = files(attnmath)
-SLOW = ("attnmath.torch.hf", "attnmath.cmudict", "attnmath.torch.checkpoint", "attnmath.memory_tasks")  # they import what takes seconds
+SLOW = (
+    "attnmath.torch.hf",
+    "attnmath.cmudict",
+    "attnmath.torch.checkpoint",
+    "attnmath.memory_tasks",
+)  # they import what takes seconds
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in FILES])

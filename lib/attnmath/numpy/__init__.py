@@ -9,8 +9,8 @@ from attnmath.numpy.attention import (
     general_attention,
 )
 from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
-from attnmath.numpy.block_sparse import block_sparse_attention
 from attnmath.numpy.beyond_one_memory import dropped_weight_bound, top_k_attention
+from attnmath.numpy.block_sparse import block_sparse_attention
 from attnmath.numpy.checkpoint import checkpoint
 from attnmath.numpy.convolution import causal_conv
 from attnmath.numpy.cores import cached, grouped, recording, share_heads, windowed
@@ -184,8 +184,8 @@ __all__ = [
     "swish",
     "tiled_attention",
     "token_embedding",
-    "top_k_gates",
     "top_k_attention",
+    "top_k_gates",
     "transformer",
     "turned_attention",
     "unit_norm",

@@ -9,8 +9,8 @@ from attnmath.torch.attention import (
     general_attention,
 )
 from attnmath.torch.bert import Bert, bert, mean_pool, sentence_embedding, unit_norm
-from attnmath.torch.block_sparse import block_sparse_attention
 from attnmath.torch.beyond_one_memory import dropped_weight_bound, top_k_attention
+from attnmath.torch.block_sparse import block_sparse_attention
 from attnmath.torch.checkpoint import checkpoint
 from attnmath.torch.convolution import causal_conv
 from attnmath.torch.cores import cached, grouped, recording, share_heads, windowed
@@ -216,8 +216,8 @@ __all__ = [
     "tiled_attention",
     "to_numpy",
     "token_embedding",
-    "top_k_gates",
     "top_k_attention",
+    "top_k_gates",
     "transformer",
     "turned_attention",
     "unit_norm",
