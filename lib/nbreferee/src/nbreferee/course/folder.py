@@ -146,7 +146,7 @@ class CourseFolder:
 
     @property
     def bookless(self) -> bool:
-        """Whether marks are entered nowhere, as there is no nbgrader, and no gradebook that lies there or is asked for."""
+        """Whether marks are entered nowhere, for want of nbgrader and of a gradebook that is there or asked for."""
         sqlite, _, path = self.gradebook.partition("sqlite:///")
         return not (has_nbgrader() or sqlite or self.db_url or Path(path).exists())
 
