@@ -48,10 +48,11 @@ def best_tile(n, m, d, v, M):
     return r, c, traffic
 """,
     "features_answer": """\
-def two_sign_attention(Q, K, V, W):
-    both = np.concatenate([W, -W])
-    a = np.einsum("...nd,rd->...nr", Q, both) - 0.5 * np.einsum("...nd,...nd->...n", Q, Q)[..., None]
-    b = np.einsum("...md,rd->...mr", K, both) - 0.5 * np.einsum("...md,...md->...m", K, K)[..., None]
+def even_attention(Q, K, V, W):
+    a = np.abs(np.einsum("...nd,rd->...nr", Q, W))
+    b = np.abs(np.einsum("...md,rd->...mr", K, W))
+    a = a + np.log1p(np.exp(-2 * a)) - 0.5 * np.einsum("...nd,...nd->...n", Q, Q)[..., None]
+    b = b + np.log1p(np.exp(-2 * b)) - 0.5 * np.einsum("...md,...md->...m", K, K)[..., None]
     shift = b.max(axis=-2)
     b = np.exp(b - shift[..., None, :])
     a = a + shift[..., None, :]
@@ -80,24 +81,31 @@ def with_bonus(Q, K, V, w, u, S, size):
     return np.concatenate(outputs, -2), S
 """,
     "scan_answer": """\
-def packed_scan(a, b, h0, start):
+def packed_scan(a, b, c, h0, start):
     n = a.shape[-2]
-    states = [h0]
+    zero = np.zeros_like(h0[..., 0, :])
+    past = {-1: h0[..., 0, :], -2: h0[..., 1, :]}
+    one = [start[..., t, None] for t in range(n)]
+    two = [one[t] | one[t - 1] if t else one[0] for t in range(n)]
     for t in range(n):
-        carried = np.where(start[..., t, None], np.zeros_like(h0), a[..., t, :] * states[-1])
-        states.append(carried + b[..., t, :])
-    H = np.stack(states[1:], axis=-2)
+        first = np.where(one[t], zero, a[..., t, :] * past[t - 1])
+        second = np.where(two[t], zero, c[..., t, :] * past[t - 2])
+        past[t] = first + second + b[..., t, :]
+    H = np.stack([past[t] for t in range(n)], axis=-2)
 
     def vjp(dH):
-        da, db = np.zeros_like(a), np.zeros_like(b)
-        later = np.zeros_like(h0)
+        da, db, dc, dh0 = np.zeros_like(a), np.zeros_like(b), np.zeros_like(c), np.zeros_like(h0)
+        owed = {t: np.zeros_like(zero) for t in range(-2, n)}
         for t in range(n - 1, -1, -1):
-            g = dH[..., t, :] + later
-            passes = np.where(start[..., t, None], np.zeros_like(h0), g)
-            da[..., t, :] = passes * states[t]
+            g = dH[..., t, :] + owed[t]
+            g1, g2 = np.where(one[t], zero, g), np.where(two[t], zero, g)
+            da[..., t, :] = g1 * past[t - 1]
+            dc[..., t, :] = g2 * past[t - 2]
             db[..., t, :] = g
-            later = passes * a[..., t, :]
-        return da, db, later
+            owed[t - 1] = owed[t - 1] + g1 * a[..., t, :]
+            owed[t - 2] = owed[t - 2] + g2 * c[..., t, :]
+        dh0[..., 0, :], dh0[..., 1, :] = owed[-1], owed[-2]
+        return da, db, dc, dh0
 
     return H, vjp
 """,
@@ -529,10 +537,67 @@ def best_tile(n, m, d, v, M):
         ),
     },
     "features": {
-        "one-sign": ("uses one sign", fault("features", ("both = np.concatenate([W, -W])", "both = W"))),
+        "one-sign": (
+            "takes the exponential for the hyperbolic cosine",
+            {
+                "features_answer": """\
+def even_attention(Q, K, V, W):
+    a, b = Q @ W.T, K @ W.T - (K**2).sum(-1, keepdims=True) / 2
+    shift = b.max(axis=-2)
+    b = np.exp(b - shift[..., None, :])
+    a = a + shift[..., None, :]
+    a = np.exp(a - a.max(axis=-1)[..., None])
+    O = a @ (np.swapaxes(b, -1, -2) @ V)
+    return (O / (a @ b.sum(-2)[..., None])).astype(V.dtype)
+"""
+            },
+        ),
+        "signs-together": (
+            "multiplies each exponential with its own kind only",
+            {
+                "features_answer": """\
+def even_attention(Q, K, V, W):
+    both = np.concatenate([W, -W])
+    a, b = Q @ both.T, K @ both.T - (K**2).sum(-1, keepdims=True) / 2
+    shift = b.max(axis=-2)
+    b = np.exp(b - shift[..., None, :])
+    a = a + shift[..., None, :]
+    a = np.exp(a - a.max(axis=-1)[..., None])
+    O = a @ (np.swapaxes(b, -1, -2) @ V)
+    return (O / (a @ b.sum(-2)[..., None])).astype(V.dtype)
+"""
+            },
+        ),
+        "sinh": (
+            "takes the hyperbolic sine",
+            {
+                "features_answer": """\
+def even_attention(Q, K, V, W):
+    A = np.sinh(Q @ W.T) * np.exp(-(Q**2).sum(-1, keepdims=True) / 2)
+    B = np.sinh(K @ W.T) * np.exp(-(K**2).sum(-1, keepdims=True) / 2)
+    return ((A @ (np.swapaxes(B, -1, -2) @ V)) / (A @ B.sum(-2)[..., None])).astype(V.dtype)
+"""
+            },
+        ),
+        "absolute": (
+            "takes the absolute value for the logarithm of cosh",
+            fault(
+                "features",
+                ("a = a + np.log1p(np.exp(-2 * a)) -", "a = a -"),
+                ("b = b + np.log1p(np.exp(-2 * b)) -", "b = b -"),
+            ),
+        ),
+        "log-cosh": (
+            "takes the logarithm of cosh after cosh",
+            fault(
+                "features",
+                ("a = a + np.log1p(np.exp(-2 * a))", "a = np.log(np.cosh(a))"),
+                ("b = b + np.log1p(np.exp(-2 * b))", "b = np.log(np.cosh(b))"),
+            ),
+        ),
         "no-key-norm": (
             "leaves out the norm of the keys",
-            fault("features", ('- 0.5 * np.einsum("...md,...md->...m", K, K)[..., None]', "")),
+            fault("features", (' - 0.5 * np.einsum("...md,...md->...m", K, K)[..., None]', "")),
         ),
         "whole-norm": (
             "takes the whole square of the norm",
@@ -557,40 +622,17 @@ def best_tile(n, m, d, v, M):
                 ),
             ),
         ),
-        "sum-first": (
-            "adds the two signs before the product",
-            fault(
-                "features",
-                (
-                    "a = np.exp(a - a.max(axis=-1)[..., None])",
-                    (
-                        "a = np.exp(a - a.max(axis=-1)[..., None])\n"
-                        "    r = len(W)\n"
-                        "    a = np.concatenate([a[..., :r] + a[..., r:]] * 2, -1)"
-                    ),
-                ),
-            ),
-        ),
-        "difference": (
-            "subtracts the second sign",
-            fault(
-                "features",
-                (
-                    "b.sum(axis=-2)\n",
-                    "b.sum(axis=-2)\n    state[..., len(W):, :] *= -1\n    total[..., len(W):] *= -1\n",
-                ),
-            ),
-        ),
         "not-normalised": (
             "does not divide by the sum of the weights",
             fault("features", (' / np.einsum("...nr,...r->...n", a, total)[..., None]', "")),
         ),
-        "softmax": (
-            "computes softmax attention itself",
+        "exact": (
+            "computes the kernel itself",
             {
                 "features_answer": """\
-def two_sign_attention(Q, K, V, W):
-    S = Q @ np.swapaxes(K, -1, -2)
+def even_attention(Q, K, V, W):
+    S = np.abs(Q @ np.swapaxes(K, -1, -2))
+    S = S + np.log1p(np.exp(-2 * S))
     P = np.exp(S - S.max(-1, keepdims=True))
     return ((P / P.sum(-1, keepdims=True)) @ V).astype(V.dtype)
 """
@@ -601,26 +643,18 @@ def two_sign_attention(Q, K, V, W):
             fault(
                 "features",
                 (
-                    "both = np.concatenate([W, -W])",
-                    ("both = np.concatenate([W, -W])\n    Q, K = Q / Q.shape[-1] ** 0.25, K / Q.shape[-1] ** 0.25"),
+                    "a = np.abs(np.einsum",
+                    "Q, K = Q / Q.shape[-1] ** 0.25, K / Q.shape[-1] ** 0.25\n    a = np.abs(np.einsum",
                 ),
             ),
         ),
-        "relu": (
-            "cuts the exponents at 0",
-            fault(
-                "features",
-                ("b = np.exp(b - shift[..., None, :])", "b = np.exp(np.maximum(b, 0) - shift[..., None, :])"),
-            ),
-        ),
         "overflows": (
-            "takes exponentials as they are",
+            "takes cosh as it is",
             {
                 "features_answer": """\
-def two_sign_attention(Q, K, V, W):
-    both = np.concatenate([W, -W])
-    A = np.exp(Q @ both.T - (Q**2).sum(-1, keepdims=True) / 2)
-    B = np.exp(K @ both.T - (K**2).sum(-1, keepdims=True) / 2)
+def even_attention(Q, K, V, W):
+    A = np.cosh(Q @ W.T) * np.exp(-(Q**2).sum(-1, keepdims=True) / 2)
+    B = np.cosh(K @ W.T) * np.exp(-(K**2).sum(-1, keepdims=True) / 2)
     return ((A @ (np.swapaxes(B, -1, -2) @ V)) / (A @ B.sum(-2)[..., None])).astype(V.dtype)
 """
             },
@@ -632,6 +666,16 @@ def two_sign_attention(Q, K, V, W):
                 (
                     "shift = b.max(axis=-2)",
                     "shift = np.broadcast_to(b.max(axis=(-2, -1))[..., None], (*b.shape[:-2], b.shape[-1]))",
+                ),
+            ),
+        ),
+        "all-sequences": (
+            "takes one shift for all sequences",
+            fault(
+                "features",
+                (
+                    "shift = b.max(axis=-2)",
+                    ("shift = np.broadcast_to(b.reshape(-1, b.shape[-1]).max(0), (*b.shape[:-2], b.shape[-1]))"),
                 ),
             ),
         ),
@@ -655,19 +699,6 @@ def two_sign_attention(Q, K, V, W):
         ),
         "all-pairs": (
             "holds the weights of all pairs",
-            {
-                "features_answer": """\
-def two_sign_attention(Q, K, V, W):
-    E = (Q @ W.T)[..., :, None, :] + (K @ W.T)[..., None, :, :]
-    E = np.concatenate([E, -E], -1) - ((K**2).sum(-1) / 2)[..., None, :, None]
-    top = E.max((-2, -1), keepdims=True)
-    kappa = np.exp(E - top).sum(-1)
-    return ((kappa / kappa.sum(-1, keepdims=True)) @ V).astype(V.dtype)
-"""
-            },
-        ),
-        "kappa-matrix": (
-            "multiplies the features out first",
             fault(
                 "features",
                 (
@@ -683,46 +714,6 @@ def two_sign_attention(Q, K, V, W):
         "double": (
             "computes float32 in float64",
             fault("features", ("return O.astype(V.dtype)", "return O.astype(float)")),
-        ),
-        "shift-for-each-vector": (
-            "takes one shift for both signs of a vector",
-            {
-                "features_answer": """\
-def two_sign_attention(Q, K, V, W):
-    Q_, K_, V_, W_ = (np.asarray(x, dtype=np.float64) for x in (Q, K, V, W))
-    F = np.concatenate([W_, -W_])
-    eq = Q_ @ F.T
-    ek = K_ @ F.T - (K_ ** 2).sum(-1, keepdims=True) / 2
-    c = ek.max(-2, keepdims=True)
-    r = len(W); b = np.maximum(c[..., :r], c[..., r:])
-    c = np.concatenate([b, b], -1)
-    pk = np.exp(ek - c)
-    eq = eq + c
-    pq = np.exp(eq - eq.max(-1, keepdims=True))
-    num = pq @ (np.swapaxes(pk, -1, -2) @ V_)
-    den = pq @ pk.sum(-2)[..., None]
-    return (num / den).astype(V.dtype)
-"""
-            },
-        ),
-        "shift-across-batch": (
-            "takes one shift for all sequences",
-            {
-                "features_answer": """\
-def two_sign_attention(Q, K, V, W):
-    Q_, K_, V_, W_ = (np.asarray(x, dtype=np.float64) for x in (Q, K, V, W))
-    F = np.concatenate([W_, -W_])
-    eq = Q_ @ F.T
-    ek = K_ @ F.T - (K_ ** 2).sum(-1, keepdims=True) / 2
-    c = ek.max(tuple(range(ek.ndim - 1)))
-    pk = np.exp(ek - c)
-    eq = eq + c
-    pq = np.exp(eq - eq.max(-1, keepdims=True))
-    num = pq @ (np.swapaxes(pk, -1, -2) @ V_)
-    den = pq @ pk.sum(-2)[..., None]
-    return (num / den).astype(V.dtype)
-"""
-            },
         ),
     },
     "bonus": {
@@ -829,23 +820,23 @@ def with_bonus(Q, K, V, w, u, S, size):
     },
     "scan": {
         "no-start": (
-            "does not empty the state",
+            "looks back into the document before",
             fault(
                 "scan",
-                (
-                    "np.where(start[..., t, None], np.zeros_like(h0), a[..., t, :] * states[-1])",
-                    "a[..., t, :] * states[-1]",
-                ),
+                ("first = np.where(one[t], zero, a[..., t, :] * past[t - 1])", "first = a[..., t, :] * past[t - 1]"),
+                ("second = np.where(two[t], zero, c[..., t, :] * past[t - 2])", "second = c[..., t, :] * past[t - 2]"),
             ),
         ),
-        "start-after": (
-            "empties the state one step late",
+        "second-looks": (
+            "lets the second position look back by two",
+            fault("scan", ("two = [one[t] | one[t - 1] if t else one[0] for t in range(n)]", "two = one")),
+        ),
+        "second-blind": (
+            "empties the second position whole",
             fault(
                 "scan",
-                (
-                    "start[..., t, None], np.zeros_like(h0), a[..., t, :]",
-                    "start[..., max(t - 1, 0), None] & (t > 0), np.zeros_like(h0), a[..., t, :]",
-                ),
+                ("first = np.where(one[t], zero, a", "first = np.where(two[t], zero, a"),
+                ("g1, g2 = np.where(one[t], zero, g)", "g1, g2 = np.where(two[t], zero, g)"),
             ),
         ),
         "b-lost": (
@@ -853,153 +844,172 @@ def with_bonus(Q, K, V, w, u, S, size):
             fault(
                 "scan",
                 (
-                    "states.append(carried + b[..., t, :])",
-                    "states.append(np.where(start[..., t, None], 0, carried + b[..., t, :]))",
+                    "past[t] = first + second + b[..., t, :]",
+                    "past[t] = first + second + np.where(one[t], zero, b[..., t, :])",
                 ),
             ),
         ),
-        "h0-zero": ("begins with zeros", fault("scan", ("states = [h0]", "states = [np.zeros_like(h0)]"))),
-        "h0-undamped": (
-            "adds h0 without its factor",
-            fault("scan", ("a[..., t, :] * states[-1])", "(a[..., t, :] * states[-1] if t else states[-1]))")),
+        "h0-zero": (
+            "begins with zeros",
+            fault("scan", ("past = {-1: h0[..., 0, :], -2: h0[..., 1, :]}", "past = {-1: zero, -2: zero}")),
         ),
-        "h0-at-start": (
-            "begins every document with h0",
+        "h0-swapped": (
+            "exchanges the two states before",
+            fault(
+                "scan",
+                ("past = {-1: h0[..., 0, :], -2: h0[..., 1, :]}", "past = {-1: h0[..., 1, :], -2: h0[..., 0, :]}"),
+            ),
+        ),
+        "factors-swapped": (
+            "exchanges the factors",
+            fault(
+                "scan",
+                ("a[..., t, :] * past[t - 1]", "c[..., t, :] * past[t - 1]"),
+                ("c[..., t, :] * past[t - 2]", "a[..., t, :] * past[t - 2]"),
+            ),
+        ),
+        "previous-factors": (
+            "takes the factors of the step before",
+            fault("scan", ("a[..., t, :] * past[t - 1]", "a[..., max(t - 1, 0), :] * past[t - 1]")),
+        ),
+        "wrap": (
+            "takes position n - 1 for the position before the first",
             fault(
                 "scan",
                 (
-                    "np.where(start[..., t, None], np.zeros_like(h0), a[..., t, :] * states[-1])",
-                    "a[..., t, :] * np.where(start[..., t, None], h0, states[-1])",
+                    "two = [one[t] | one[t - 1] if t else one[0] for t in range(n)]",
+                    "two = [one[t] | one[t - 1] for t in range(n)]",
                 ),
             ),
         ),
-        "factor-on-input": (
-            "multiplies the input by the factor",
-            fault("scan", ("carried + b[..., t, :]", "carried + a[..., t, :] * b[..., t, :]")),
-        ),
-        "complement": (
-            "weighs the input with 1 - a",
-            fault("scan", ("carried + b[..., t, :]", "carried + (1 - a[..., t, :]) * b[..., t, :]")),
-        ),
         "no-later": (
             "the gradient ignores later steps",
-            fault("scan", ("g = dH[..., t, :] + later", "g = dH[..., t, :]")),
+            fault("scan", ("g = dH[..., t, :] + owed[t]", "g = dH[..., t, :]")),
         ),
-        "next-factor": (
-            "carries the gradient back with the factor of the step before",
-            fault("scan", ("later = passes * a[..., t, :]", "later = passes * a[..., max(t - 1, 0), :]")),
+        "one-later": (
+            "the gradient comes from the next step only",
+            fault("scan", ("            owed[t - 2] = owed[t - 2] + g2 * c[..., t, :]\n", "")),
         ),
         "own-state": (
             "the gradient by a uses the state after the step",
-            fault("scan", ("passes * states[t]", "passes * states[t + 1]")),
+            fault("scan", ("da[..., t, :] = g1 * past[t - 1]", "da[..., t, :] = g1 * past[t]")),
+        ),
+        "c-near": (
+            "the gradient by c uses the last state",
+            fault("scan", ("dc[..., t, :] = g2 * past[t - 2]", "dc[..., t, :] = g2 * past[t - 1]")),
         ),
         "through-start": (
             "the gradient goes back through a start",
-            fault("scan", ("passes = np.where(start[..., t, None], np.zeros_like(h0), g)", "passes = g")),
+            fault("scan", ("owed[t - 1] = owed[t - 1] + g1 * a", "owed[t - 1] = owed[t - 1] + g * a")),
         ),
         "a-at-start": (
             "the gradient by a is not 0 at a start",
-            fault("scan", ("da[..., t, :] = passes * states[t]", "da[..., t, :] = g * states[t]")),
+            fault("scan", ("da[..., t, :] = g1 * past[t - 1]", "da[..., t, :] = g * past[t - 1]")),
+        ),
+        "c-at-second": (
+            "the gradient by c is not 0 at the second position",
+            fault("scan", ("dc[..., t, :] = g2 * past[t - 2]", "dc[..., t, :] = g1 * past[t - 2]")),
         ),
         "db-at-start": (
             "the gradient by b is 0 at a start",
-            fault("scan", ("db[..., t, :] = g", "db[..., t, :] = passes")),
+            fault("scan", ("db[..., t, :] = g\n", "db[..., t, :] = g1\n")),
         ),
-        "dh0-undamped": (
-            "the gradient by h0 lacks the first factor",
-            fault("scan", ("return da, db, later", "return da, db, np.where(start[..., 0, None], 0, db[..., 0, :])")),
+        "dh0-swapped": (
+            "exchanges the two gradients of the states before",
+            fault(
+                "scan",
+                (
+                    "dh0[..., 0, :], dh0[..., 1, :] = owed[-1], owed[-2]",
+                    "dh0[..., 0, :], dh0[..., 1, :] = owed[-2], owed[-1]",
+                ),
+            ),
         ),
-        "dh0-db": (
+        "dh0-near": (
+            "forgets that the second step looks at the last state too",
+            fault(
+                "scan",
+                (
+                    "dh0[..., 0, :], dh0[..., 1, :] = owed[-1], owed[-2]",
+                    ("dh0[..., 0, :], dh0[..., 1, :] = np.where(one[0], zero, db[..., 0, :]) * a[..., 0, :], owed[-2]"),
+                ),
+            ),
+        ),
+        "dh0-zero": (
             "the gradient by h0 is 0",
-            fault("scan", ("return da, db, later", "return da, db, np.zeros_like(h0)")),
-        ),
-        "products": (
-            "divides by products of the factors",
-            {
-                "scan_answer": """\
-def packed_scan(a, b, h0, start):
-    keep = np.where(start[..., None], 0, a).astype(a.dtype)
-    P = np.cumprod(keep, -2)
-    safe = np.where(P == 0, 1, P)
-    H = P * (h0[..., None, :] + np.cumsum(b / safe, -2))
-
-    def vjp(dH):
-        db = np.zeros_like(b)
-        dh = np.zeros_like(h0)
-        for t in reversed(range(b.shape[-2])):
-            db[..., t, :] = dh + dH[..., t, :]
-            dh = keep[..., t, :] * db[..., t, :]
-        before = np.concatenate([h0[..., None, :], H[..., :-1, :]], -2)
-        return np.where(start[..., None], 0, before * db), db, dh
-
-    return H, vjp
-"""
-            },
+            fault("scan", ("        dh0[..., 0, :], dh0[..., 1, :] = owed[-1], owed[-2]\n", "")),
         ),
         "changes": ("changes the factors", fault("scan", ("n = a.shape[-2]", "n = a.shape[-2]\n    a[start] = 0"))),
         "double": (
             "computes float32 in float64",
             fault(
                 "scan",
-                (
-                    "n = a.shape[-2]",
-                    "n = a.shape[-2]\n    a, b, h0 = a.astype(float), b.astype(float), h0.astype(float)",
-                ),
+                ("n = a.shape[-2]", "n = a.shape[-2]\n    a, b, c, h0 = (X.astype(float) for X in (a, b, c, h0))"),
             ),
-        ),
-        "quadratic": (
-            "multiplies out all pairs of steps",
-            {
-                "scan_answer": """\
-def packed_scan(a, b, h0, start):
-    keep = np.where(start[..., None], 0, a).astype(a.dtype)
-    n = a.shape[-2]
-    M = np.zeros((*a.shape[:-2], n, n, a.shape[-1]), a.dtype)
-    first = np.cumprod(keep, -2)
-    for i in range(n):
-        M[..., i, i, :] = 1
-        if i:
-            M[..., i, :i, :] = keep[..., i, None, :] * M[..., i - 1, :i, :]
-    H = (M * b[..., None, :, :]).sum(-2) + first * h0[..., None, :]
-
-    def vjp(dH):
-        db = (M * dH[..., :, None, :]).sum(-3)
-        before = np.concatenate([h0[..., None, :], H[..., :-1, :]], -2)
-        return np.where(start[..., None], 0, before * db).astype(a.dtype), db, (first * dH).sum(-2)
-
-    return H, vjp
-"""
-            },
         ),
         "recursion": (
             "recurses over the steps",
             {
                 "scan_answer": """\
-def packed_scan(a, b, h0, start):
-    keep = ~start[..., None]
-    A = np.where(keep, a, 0)
+def packed_scan(a, b, c, h0, start):
     n = a.shape[-2]
-    H = np.zeros(b.shape, a.dtype)
-    h = h0
-    prev = np.zeros(b.shape, a.dtype)
-    def go(t, h):
-        if t == n:
-            return
-        prev[..., t, :] = h
-        h = np.where(keep[..., t, :], a[..., t, :] * h, 0) + b[..., t, :]
-        H[..., t, :] = h
-        go(t + 1, h)
-    go(0, h0)
+    zero = np.zeros_like(h0[..., 0, :])
+    one = [start[..., t, None] for t in range(n)]
+    two = [one[t] | one[t - 1] if t else one[0] for t in range(n)]
+
+    def states(t):
+        if t == 0:
+            done = [h0[..., 1, :], h0[..., 0, :]]
+        else:
+            done = states(t - 1)
+        first = np.where(one[t], zero, a[..., t, :] * done[-1])
+        second = np.where(two[t], zero, c[..., t, :] * done[-2])
+        done.append(first + second + b[..., t, :])
+        return done
+
+    H = np.stack(states(n - 1)[2:], axis=-2)
+    past = {t: H[..., t, :] for t in range(n)} | {-1: h0[..., 0, :], -2: h0[..., 1, :]}
+
     def vjp(dH):
-        g = np.zeros(h0.shape, a.dtype)
-        db = np.zeros(b.shape, a.dtype)
-        for t in reversed(range(n)):
-            g = dH[..., t, :] + g
-            db[..., t, :] = g
-            g = np.where(keep[..., t, :], A[..., t, :] * g, 0)
-        da = np.where(keep, db * prev, 0).astype(a.dtype)
-        return da, db, g
+        da, db, dc, dh0 = np.zeros_like(a), np.zeros_like(b), np.zeros_like(c), np.zeros_like(h0)
+        owed = {t: np.zeros_like(zero) for t in range(-2, n)}
+        for t in range(n - 1, -1, -1):
+            g = dH[..., t, :] + owed[t]
+            g1, g2 = np.where(one[t], zero, g), np.where(two[t], zero, g)
+            da[..., t, :], dc[..., t, :], db[..., t, :] = g1 * past[t - 1], g2 * past[t - 2], g
+            owed[t - 1] = owed[t - 1] + g1 * a[..., t, :]
+            owed[t - 2] = owed[t - 2] + g2 * c[..., t, :]
+        dh0[..., 0, :], dh0[..., 1, :] = owed[-1], owed[-2]
+        return da, db, dc, dh0
+
     return H, vjp
+"""
+            },
+        ),
+        "quadratic": (
+            "multiplies out all pairs of steps",
+            {
+                "scan_answer": """\
+def packed_scan(a, b, c, h0, start):
+    n, d = a.shape[-2:]
+    before = np.concatenate([np.zeros_like(start[..., :1]), start[..., :-1]], -1)
+    near = np.where(start[..., None], 0, a).astype(a.dtype)
+    far = np.where((start | before)[..., None], 0, c).astype(a.dtype)
+    M = np.zeros((*a.shape[:-2], n + 2, n + 2, d), a.dtype)
+    M[..., 0, 0, :] = M[..., 1, 1, :] = 1
+    for t in range(n):
+        M[..., t + 2, :, :] = near[..., t, None, :] * M[..., t + 1, :, :] + far[..., t, None, :] * M[..., t, :, :]
+        M[..., t + 2, t + 2, :] += 1
+    given = np.concatenate([h0[..., ::-1, :], b], -2)
+    H = (M * given[..., None, :, :]).sum(-2)
+
+    def vjp(dH):
+        G = (M[..., 2:, :, :] * dH[..., :, None, :]).sum(-3)
+        db = G[..., 2:, :]
+        da = np.where(start[..., None], 0, db * H[..., 1:-1, :]).astype(a.dtype)
+        dc = np.where((start | before)[..., None], 0, db * H[..., :-2, :]).astype(a.dtype)
+        return da, db, dc, G[..., 1::-1, :]
+
+    return H[..., 2:, :], vjp
 """
             },
         ),
@@ -1431,17 +1441,17 @@ MESSAGE = {
         "sqrt-m": "count what lies in the fast memory, exactly",
     },
     "features": {
-        "one-sign": "every vector is used with both signs",
+        "one-sign": "cosh has two exponentials",
+        "signs-together": "a product of two cosh has four exponentials; that is the estimate of another kernel",
+        "sinh": "the hyperbolic cosine is even, the sine is not",
+        "absolute": "the logarithm of cosh is nearly the absolute value, for large arguments only",
         "no-key-norm": "the norm of a key does not cancel: it differs from key to key",
         "whole-norm": "half of the square of the norm",
         "plus-norm": "the norm is subtracted",
         "unsquared": "the square of the norm, not the norm",
-        "sum-first": "the signs of a query's and of a key's feature belong together: no mixed products",
-        "difference": "the two signs are added",
         "not-normalised": "divide by the sum of the weights",
-        "softmax": "that is softmax attention; the estimate with these vectors is asked for",
+        "exact": "that is the kernel itself; the estimate with these vectors is asked for",
         "scaled": "queries and keys are scaled already",
-        "relu": "an exponent may be negative",
         "key-maximum": "a number that depends on the key does not cancel",
         "shift-lost": "what is taken out of a feature of the keys belongs to that feature of the queries",
     },
@@ -1462,22 +1472,25 @@ MESSAGE = {
         "start-zero": "the state at the beginning is given",
     },
     "scan": {
-        "no-start": "a document begins with an empty state",
-        "start-after": "the state is emptied at the start, not one step later",
+        "no-start": "no state may look back into the document before",
+        "second-looks": "the second position of a document may look back by one step only",
+        "second-blind": "the second position may look back by one step",
         "b-lost": "the first input of a document counts",
-        "h0-zero": "the state begins with h0",
-        "h0-undamped": "the first factor acts on h0",
-        "h0-at-start": "a document begins with an empty state, not with h0",
-        "factor-on-input": "the factor acts on the state alone",
-        "complement": "the input is added as it is",
-        "no-later": "a state is part of all later states",
-        "next-factor": "the gradient goes back through the factor of the same step",
-        "own-state": "the factor of step t multiplies the state before step t",
+        "h0-zero": "the states before position 0 are given",
+        "h0-swapped": "h0[..., 0, :] is the last state, h0[..., 1, :] the one before it",
+        "factors-swapped": "a goes with the last state, c with the one before it",
+        "previous-factors": "the factors are those of the same step",
+        "no-later": "a state is part of the next two states",
+        "one-later": "a state is part of the next two states, not of the next one alone",
+        "own-state": "a multiplies the state before the step",
+        "c-near": "c multiplies the state two steps back",
         "through-start": "nothing flows back through the start of a document",
-        "a-at-start": "at a start the factor is not used: its gradient is 0",
+        "a-at-start": "at a start a is not used: its gradient is 0",
+        "c-at-second": "at the second position c is not used: its gradient is 0",
         "db-at-start": "the first input of a document counts, and so does its gradient",
-        "dh0-undamped": "the first factor acts on h0",
-        "dh0-db": "h0 is an argument like others",
+        "dh0-swapped": "dh0 has the order of h0",
+        "dh0-near": "the second step looks at the last state before position 0 too",
+        "dh0-zero": "h0 is an argument like others",
     },
     "balance": {
         "sample-variance": "the variance is the mean of the squared differences",
