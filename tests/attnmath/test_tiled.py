@@ -156,8 +156,8 @@ class Largest(TorchDispatchMode):
 
     most = 0
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        out = operation(*args, **(kwargs or {}))
         for X in out if isinstance(out, tuple | list) else [out]:
             if isinstance(X, torch.Tensor):
                 self.most = max(self.most, X.untyped_storage().nbytes() // X.element_size())

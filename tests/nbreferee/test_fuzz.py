@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,9 @@ def test_no_bytes_are_found_that_do_harm(target, seed, tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     (corpus / "seed").write_bytes(seed)
-    command = [sys.executable, str(FUZZ), target, str(SECONDS), f"-artifact_prefix={tmp_path}/", str(corpus)]
+    inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10  # a child begins with its parent's peak, in MB
+    options = [f"-artifact_prefix={tmp_path}/", f"-rss_limit_mb={2048 + inherited}"]
+    command = [sys.executable, str(FUZZ), target, str(SECONDS), *options, str(corpus)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=10 * SECONDS + 60)
     assert done.returncode == 0, done.stderr[-3000:]
     runs = int(re.search(r"number_of_executed_units: (\d+)", done.stderr)[1])
