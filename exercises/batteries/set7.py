@@ -170,6 +170,30 @@ def fault(exercise, *changes):
     return {f"{exercise}_answer": changed(RIGHT[f"{exercise}_answer"], *changes)}
 
 
+# A stranger's way: the whole selection at once. It leaves equal scores to chance.
+WHOLE_BALANCE = """\
+def balance(Z, mask, k):
+    E = Z.shape[-1]
+    z = Z[mask].astype(np.float64)
+    c = len(z)
+    pick = np.argpartition(-z, k - 1, axis=-1)[:, :k]
+    s = np.take_along_axis(z, pick, -1)
+    g = np.exp(s - s.max(-1, keepdims=True))
+    g /= g.sum(-1, keepdims=True)
+    G = np.zeros((c, E))
+    np.put_along_axis(G, pick, g, -1)
+    x = E * G.sum(0) / c
+    loss = ((x - 1) ** 2).mean()
+    def vjp(dloss):
+        dI = 2 * (x - 1) / c * float(dloss)
+        dz = G * (dI - (G * dI).sum(-1, keepdims=True))
+        dZ = np.zeros(Z.shape, Z.dtype)
+        dZ[mask] = dz.astype(Z.dtype)
+        return dZ
+    return Z.dtype.type(loss), vjp
+"""
+
+
 WRONG = {
     "reach": {
         "no-residual": (
@@ -1139,56 +1163,17 @@ def one(Z, mask, k):
             "computes float32 in float64",
             fault("balance", ("S = Z[mask]", "Z = Z.astype(float)\n    S = Z[mask]")),
         ),
-        "unstable": (
-            "leaves equal scores to chance",
-            {
-                "balance_answer": """\
-def balance(Z, mask, k):
-    E = Z.shape[-1]
-    z = Z[mask].astype(np.float64)
-    c = len(z)
-    pick = np.argpartition(-z, k - 1, axis=-1)[:, :k]
-    s = np.take_along_axis(z, pick, -1)
-    g = np.exp(s - s.max(-1, keepdims=True))
-    g /= g.sum(-1, keepdims=True)
-    G = np.zeros((c, E))
-    np.put_along_axis(G, pick, g, -1)
-    x = E * G.sum(0) / c
-    loss = ((x - 1) ** 2).mean()
-    def vjp(dloss):
-        dI = 2 * (x - 1) / c * float(dloss)
-        dz = G * (dI - (G * dI).sum(-1, keepdims=True))
-        dZ = np.zeros(Z.shape, Z.dtype)
-        dZ[mask] = dz.astype(Z.dtype)
-        return dZ
-    return Z.dtype.type(loss), vjp
-"""
-            },
-        ),
+        "unstable": ("leaves equal scores to chance", {"balance_answer": WHOLE_BALANCE}),
         "tie-break-by-a-little": (
             "breaks ties by a small number",
             {
-                "balance_answer": """\
-def balance(Z, mask, k):
-    E = Z.shape[-1]
-    z = Z[mask].astype(np.float64)
-    c = len(z)
-    pick = np.argsort(-(z - 1e-6 * np.arange(E)), axis=-1, kind='stable')[:, :k]
-    s = np.take_along_axis(z, pick, -1)
-    g = np.exp(s - s.max(-1, keepdims=True))
-    g /= g.sum(-1, keepdims=True)
-    G = np.zeros((c, E))
-    np.put_along_axis(G, pick, g, -1)
-    x = E * G.sum(0) / c
-    loss = ((x - 1) ** 2).mean()
-    def vjp(dloss):
-        dI = 2 * (x - 1) / c * float(dloss)
-        dz = G * (dI - (G * dI).sum(-1, keepdims=True))
-        dZ = np.zeros(Z.shape, Z.dtype)
-        dZ[mask] = dz.astype(Z.dtype)
-        return dZ
-    return Z.dtype.type(loss), vjp
-"""
+                "balance_answer": changed(
+                    WHOLE_BALANCE,
+                    (
+                        "pick = np.argpartition(-z, k - 1, axis=-1)[:, :k]",
+                        "pick = np.argsort(-(z - 1e-6 * np.arange(E)), axis=-1, kind='stable')[:, :k]",
+                    ),
+                )
             },
         ),
         "dropped-as-minus-1e4": (
