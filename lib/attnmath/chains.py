@@ -5,14 +5,10 @@ are given, with noise. Three networks with equally many parameters, the shortest
 the rest. `classical_mds` turns distances into points, and `superpose` compares these with the true ones.
 """
 
-import argparse
-import hashlib
-import json
 import math
 import sys
 import time
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,6 +18,7 @@ from scipy.sparse.csgraph import shortest_path
 import attnmath.torch as at
 from attnmath import _require, shapes
 from attnmath.evoformer import pair_layer_shapes
+from attnmath.study import Study
 from attnmath.tree import flatten
 
 POINTS, SEEN, NOISE, BATCH, TESTED = 12, 0.4, 0.1, 32, 200
@@ -390,33 +387,17 @@ def runs() -> dict:
     return found | more
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train all that the file does not have yet, and write it after each; the answer is the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m attnmath.chains", description=__doc__.split("\n")[0])
-    parser.add_argument("out", type=Path)
-    out = parser.parse_args(arguments).out
-    torch.set_num_threads(1)
-    done = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else {}
-    plain = without_learning()
-    for name, (network, seed, longer) in runs().items():
-        if name not in done:
-            done[name] = train(network, seed, longer=longer)
-            print(name, done[name]["unknown"], done[name]["points"], done[name]["seconds"], flush=True)
-            out.write_text(json.dumps(record(plain, done)), encoding="utf-8")
-    return 0
+def _plan():
+    plan = {name: partial(train, network, seed, longer=longer) for name, (network, seed, longer) in runs().items()}
+    return {"plain": without_learning, "runs": plan}
 
 
-def record(plain: dict, done: dict) -> dict:
-    """What the file holds: the command, what needs no learning, the runs, and their checksum.
+def _told(run):
+    return run["unknown"], run["points"], run["seconds"]
 
-    Examples
-    --------
-    >>> record({}, {})["sha256"][:8]
-    'dee36ace'
-    """
-    command = "python -m attnmath.chains chapters/07_at_work/chains.json"
-    checksum = hashlib.sha256(json.dumps([plain, done], sort_keys=True).encode()).hexdigest()
-    return {"command": command, "sha256": checksum, "plain": plain, "runs": done}
+
+STUDY = Study("attnmath.chains", "chapters/07_at_work/chains.json", ("plain", "runs"), _plan, _told)
+record, main = STUDY.record, STUDY.main
 
 
 if __name__ == "__main__":

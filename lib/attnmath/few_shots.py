@@ -4,12 +4,8 @@ Single layers of attention answer tasks that are stated by examples: their rows 
 question, (x, 0). The runs called "digits" are those of `attnmath.going_on`.
 """
 
-import argparse
-import hashlib
-import json
 import sys
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +13,7 @@ from attnmath import _require, going_on
 from attnmath.numpy.few_shots import mean_attention
 from attnmath.numpy.multi_head import multi_head_attention
 from attnmath.numpy.types import T
+from attnmath.study import Study
 
 WIDTH, SPECTRUM, FREQUENCIES = 5, (3.0, 1.0, 0.5, 0.25, 0.25), 4  # of x in lines, of tilted lines, of waves
 STEPS, BATCH, RATE, HELD = 600, 128, 3e-2, 10_000
@@ -445,35 +442,12 @@ def do(name: str, steps: int | None = None) -> dict:
     return train(kind, rest[0], int(rest[1]), int(rest[2]), steps)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train all that the file does not have yet, and write it after each; the answer is the exit status."""
-    import torch
-
-    parser = argparse.ArgumentParser(prog="python -m attnmath.few_shots", description=__doc__.split("\n")[0])
-    parser.add_argument("out", type=Path)
-    out = parser.parse_args(arguments).out
-    torch.set_num_threads(1)
-    runs = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else {}
-    for name in plan():
-        if name not in runs:
-            runs[name] = do(name)
-            print(name, runs[name].get("loss", runs[name].get("before")), flush=True)
-            done = {name: runs[name] for name in plan() if name in runs}
-            out.write_text(json.dumps(record(done)), encoding="utf-8")
-    return 0
+def _plan():
+    return {"runs": {name: partial(do, name) for name in plan()}}
 
 
-def record(runs: dict) -> dict:
-    """What the file holds: the runs, the command that made them, and their checksum.
-
-    Examples
-    --------
-    >>> record({})["sha256"][:8]
-    '44136fa3'
-    """
-    command = "python -m attnmath.few_shots chapters/07_at_work/few_shots.json"
-    checksum = hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()
-    return {"command": command, "sha256": checksum, "runs": runs}
+STUDY = Study("attnmath.few_shots", "chapters/07_at_work/few_shots.json", ("runs",), _plan, lambda run: run["first"])
+record, main = STUDY.record, STUDY.main
 
 
 if __name__ == "__main__":

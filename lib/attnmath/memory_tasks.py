@@ -4,16 +4,14 @@ Three models of two layers, which differ in what mixes the rows: causal attentio
 state space S4D, and Mamba-2's layer. Each has a convolution over four rows in front, and about as many parameters.
 """
 
-import argparse
-import hashlib
-import json
 import sys
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
 from attnmath import shapes
 from attnmath.state_shapes import mamba2_shapes
+from attnmath.study import Study
 from attnmath.tree import flatten
 
 D, HEADS, STATES, LAYERS, BATCH, RATE = 32, 2, 16, 2, 32, 4e-3
@@ -238,37 +236,24 @@ def _data(task, rng):
     return draw, (X[1400:], targets[1400:])
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train all that the file does not have yet, and write it after each; the answer is the exit status."""
-    import torch
-
-    parser = argparse.ArgumentParser(prog="python -m attnmath.memory_tasks", description=__doc__.split("\n")[0])
-    parser.add_argument("out", type=Path)
-    out = parser.parse_args(arguments).out
-    torch.set_num_threads(1)
-    runs = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else {}
-    for task in STEPS:
-        for mixer in MIXERS:
-            for seed in SEEDS:
-                name = f"{task} {mixer} {seed}"
-                if name not in runs:
-                    runs[name] = train(mixer, task, seed)
-                    print(name, runs[name]["accuracy"], flush=True)
-                    out.write_text(json.dumps(record(runs)), encoding="utf-8")
-    return 0
+def _plan():
+    runs = {
+        f"{task} {mixer} {seed}": partial(train, mixer, task, seed)
+        for task in STEPS
+        for mixer in MIXERS
+        for seed in SEEDS
+    }
+    return {"runs": runs}
 
 
-def record(runs: dict) -> dict:
-    """What the file holds: the runs, the command that made them, and their checksum.
-
-    Examples
-    --------
-    >>> record({})["sha256"][:8]
-    '44136fa3'
-    """
-    command = "python -m attnmath.memory_tasks chapters/07_outlook/memory_tasks.json"
-    checksum = hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()
-    return {"command": command, "sha256": checksum, "runs": runs}
+STUDY = Study(
+    "attnmath.memory_tasks",
+    "chapters/07_outlook/memory_tasks.json",
+    ("runs",),
+    _plan,
+    lambda run: run["accuracy"],
+)
+record, main = STUDY.record, STUDY.main
 
 
 if __name__ == "__main__":

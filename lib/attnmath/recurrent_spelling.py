@@ -6,17 +6,15 @@ as many as took the same seconds of one core when all four were timed in turn; t
 last round learns from words of at most `LONGEST` letters that lack the letters `PAIR`.
 """
 
-import argparse
-import hashlib
-import json
 import sys
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from attnmath.cmudict import cmudict
+from attnmath.study import Study
 
 SEEDS = (1, 2, 3)
 STEPS = {"none": 628, "bahdanau": 372, "luong": 432, "transformer": 452}
@@ -149,35 +147,18 @@ def train(plan: dict, steps: int | None = None) -> dict:
     return found
 
 
-def record(runs: dict) -> dict:
-    """What the file holds: the runs, the command that made them, and their checksum.
-
-    Examples
-    --------
-    >>> record({})["sha256"][:8]
-    '44136fa3'
-    """
-    command = "python -m attnmath.recurrent_spelling chapters/07_at_work/lstm_attention.json"
-    checksum = hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()
-    return {"command": command, "sha256": checksum, "runs": runs}
+def _plan():
+    return {"runs": {name: partial(train, plan) for name, plan in plans().items()}}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train all that the file does not have yet, and write it after each; the answer is the exit status."""
-    import torch
-
-    parser = argparse.ArgumentParser(prog="python -m attnmath.recurrent_spelling", description=__doc__.split("\n")[0])
-    parser.add_argument("out", type=Path)
-    out = parser.parse_args(arguments).out
-    torch.set_num_threads(1)
-    runs = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else {}
-    for name, plan in plans().items():
-        if name not in runs:
-            runs[name] = train(plan)
-            wrong = sum(n != "0" for n in runs[name]["edits"][:ASKED])
-            print(name, runs[name]["seconds"], f"{wrong / ASKED:.3f}", flush=True)
-            out.write_text(json.dumps(record(runs)) + "\n", encoding="utf-8")
-    return 0
+STUDY = Study(
+    "attnmath.recurrent_spelling",
+    "chapters/07_at_work/lstm_attention.json",
+    ("runs",),
+    _plan,
+    lambda run: run["seconds"],
+)
+record, main = STUDY.record, STUDY.main
 
 
 if __name__ == "__main__":

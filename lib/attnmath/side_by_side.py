@@ -5,15 +5,11 @@ of attention, or in the layer that stands in attention's place, or in the feed-f
 network makes the numbers of parameters equal. The tasks are those of `attnmath.memory_tasks`.
 """
 
-import argparse
-import hashlib
-import json
 import math
 import sys
 import time
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,6 +17,7 @@ import torch.nn.functional as F
 
 import attnmath.torch as at
 from attnmath import _require, layouts, memory_tasks, shapes
+from attnmath.study import Study
 from attnmath.tree import flatten, unflatten
 
 D, HEADS, LAYERS, TAPS, WIDTH = 32, 2, 2, 4, 64  # WIDTH of softmax attention's feed-forward network
@@ -394,40 +391,22 @@ def measure(name: str, n: int, runs: int = 3) -> float:
     return round(1e3 * best, 3)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and time all that the file does not have yet, and write it after each; the answer is the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m attnmath.side_by_side", description=__doc__.split("\n")[0])
-    parser.add_argument("out", type=Path)
-    out = parser.parse_args(arguments).out
-    torch.set_num_threads(1)
-    stored = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"runs": {}, "times": {}}
-    runs, times = stored["runs"], stored["times"]
-    for seed in SEEDS:
-        for task in STEPS:
-            for mixer in MIXERS:
-                name = f"{task} {mixer} {seed}"
-                if name not in runs:
-                    runs[name] = train(mixer, task, seed)
-                    print(name, runs[name]["accuracy"], runs[name]["seconds"], flush=True)
-                    out.write_text(json.dumps(record(runs, times)), encoding="utf-8")
-    for name in (*cores(), "s4d"):
-        if name not in times:
-            times[name] = [measure(name, n) for n in LENGTHS]
-            out.write_text(json.dumps(record(runs, times)), encoding="utf-8")
-    return 0
+def _plan():
+    runs = {
+        f"{task} {mixer} {seed}": partial(train, mixer, task, seed)
+        for seed in SEEDS
+        for task in STEPS
+        for mixer in MIXERS
+    }
+    return {"runs": runs, "times": {name: partial(_times, name) for name in (*cores(), "s4d")}}
 
 
-def record(runs: dict, times: dict) -> dict:
-    """What the file holds: the runs, the times, the command that made them, and their checksum.
+def _times(name):
+    return [measure(name, n) for n in LENGTHS]
 
-    Examples
-    --------
-    >>> record({}, {})["sha256"][:8]
-    'dee36ace'
-    """
-    command = "python -m attnmath.side_by_side chapters/07_outlook/side_by_side.json"
-    checksum = hashlib.sha256(json.dumps([runs, times], sort_keys=True).encode()).hexdigest()
-    return {"command": command, "sha256": checksum, "runs": runs, "times": times}
+
+STUDY = Study("attnmath.side_by_side", "chapters/07_outlook/side_by_side.json", ("runs", "times"), _plan)
+record, main = STUDY.record, STUDY.main
 
 
 if __name__ == "__main__":

@@ -4,13 +4,11 @@ Each run is a preset of ``python -m attnmath.train vit`` with another seed; the 
 the same pictures.
 """
 
-import argparse
-import hashlib
-import json
 import sys
 import tempfile
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from scipy.stats import rankdata
 
 from attnmath.digits import SIDE, Digits, Part, digits, scrambled, shifted, turned
 from attnmath.rollout import attention_rollout
+from attnmath.study import Study
 from attnmath.tasks import vit
 from attnmath.torch.training import Run
 
@@ -141,23 +140,21 @@ def baselines() -> dict:
     return found
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run all, one after the other, and write after each what is known."""
-    parser = argparse.ArgumentParser(prog="python -m attnmath.vision_study", description=__doc__.partition("\n")[0])
-    parser.add_argument("out", type=Path)
-    out = parser.parse_args(arguments).out
-    torch.set_num_threads(1)
-    record = {"command": f"python -m attnmath.vision_study {out}", "baselines": baselines(), "runs": {}}
-    most = max(len(seeds) for _, seeds in RUNS.values())
-    for i in range(most):
-        for name, (_, seeds) in RUNS.items():
-            if i < len(seeds):
-                record["runs"].setdefault(name, {})[str(seeds[i])] = run(name, seeds[i])
-                print(name, seeds[i], len(record["runs"][name][str(seeds[i])]["wrong"]), file=sys.stderr, flush=True)
-                text = json.dumps(record["runs"], sort_keys=True)
-                record["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-                out.write_text(json.dumps(record) + "\n")
-    return 0
+def _plan():
+    return {"baselines": baselines, "runs": {name: partial(_seeds, name) for name in RUNS}}
+
+
+def _seeds(name):
+    return {str(seed): run(name, seed) for seed in RUNS[name][1]}
+
+
+def _told(found):
+    return [len(one["wrong"]) for one in found.values()]
+
+
+FILE = "chapters/07_at_work/vision_transformer.json"
+STUDY = Study("attnmath.vision_study", FILE, ("baselines", "runs"), _plan, _told)
+record, main = STUDY.record, STUDY.main
 
 
 if __name__ == "__main__":

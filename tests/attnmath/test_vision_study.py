@@ -1,6 +1,5 @@
 """The study of digits: what it measures, and that the committed record begins as a run does today."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -59,8 +58,7 @@ def test_pictures_of_scrambled_runs_are_scrambled_and_those_of_others_are_not():
 
 def test_the_committed_record_is_whole():
     record = json.loads(RECORD.read_text())
-    assert record["command"] == f"python -m attnmath.vision_study chapters/07_at_work/{RECORD.name}"
-    assert record["sha256"] == hashlib.sha256(json.dumps(record["runs"], sort_keys=True).encode()).hexdigest()
+    assert vision_study.record(record["baselines"], record["runs"]) == record
     found = {name: tuple(map(int, seeds)) for name, seeds in record["runs"].items()}
     assert found == {name: seeds for name, (_, seeds) in vision_study.RUNS.items()}
     assert len(record["runs"]["vit"]["1"]["maps"]) == len(vision_study.SHOWN)
