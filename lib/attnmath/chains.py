@@ -396,7 +396,7 @@ def _told(run):
     return run["unknown"], run["points"], run["seconds"]
 
 
-STUDY = Study("attnmath.chains", "chapters/07_at_work/chains.json", ("plain", "runs"), _plan, _told)
+STUDY = Study("attnmath.chains", "chapters/08_at_work/chains.json", ("plain", "runs"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

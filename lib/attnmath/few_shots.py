@@ -446,7 +446,7 @@ def _plan():
     return {"runs": {name: partial(do, name) for name in plan()}}
 
 
-STUDY = Study("attnmath.few_shots", "chapters/07_at_work/few_shots.json", ("runs",), _plan, lambda run: run["first"])
+STUDY = Study("attnmath.few_shots", "chapters/08_at_work/few_shots.json", ("runs",), _plan, lambda run: run["first"])
 record, main = STUDY.record, STUDY.main
 
 

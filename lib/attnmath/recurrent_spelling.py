@@ -153,7 +153,7 @@ def _plan():
 
 STUDY = Study(
     "attnmath.recurrent_spelling",
-    "chapters/07_at_work/lstm_attention.json",
+    "chapters/08_at_work/lstm_attention.json",
     ("runs",),
     _plan,
     lambda run: run["seconds"],

@@ -152,7 +152,7 @@ def _told(found):
     return [len(one["wrong"]) for one in found.values()]
 
 
-FILE = "chapters/07_at_work/vision_transformer.json"
+FILE = "chapters/08_at_work/vision_transformer.json"
 STUDY = Study("attnmath.vision_study", FILE, ("baselines", "runs"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 

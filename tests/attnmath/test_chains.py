@@ -15,7 +15,7 @@ from attnmath import chains
 from attnmath.check import compare
 from attnmath.tree import flatten
 
-RECORD = json.loads((Path(__file__).parents[2] / "chapters/07_at_work/chains.json").read_text(encoding="utf-8"))
+RECORD = json.loads((Path(__file__).parents[2] / "chapters/08_at_work/chains.json").read_text(encoding="utf-8"))
 
 
 def test_the_record_is_whole():

@@ -15,7 +15,7 @@ from attnmath import few_shots as fs
 from attnmath import going_on
 from attnmath.check import compare
 
-PATH = Path(__file__).parents[2] / "chapters/07_at_work/few_shots.json"
+PATH = Path(__file__).parents[2] / "chapters/08_at_work/few_shots.json"
 RECORD = json.loads(PATH.read_text(encoding="utf-8"))
 RUNS = RECORD["runs"]
 

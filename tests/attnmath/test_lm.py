@@ -20,7 +20,7 @@ from attnmath.torch.modules import to_numpy
 from attnmath.torch.training import Run
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "chapters" / "07_at_work"
+FOLDER = ROOT / "chapters" / "08_at_work"
 TINY = Config(
     d=8, heads=2, f=32, layers=2, vocabulary=280, context=12, epochs=2, steps=20, batch=8, rate=1e-2, warmup=5
 )

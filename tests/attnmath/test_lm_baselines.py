@@ -16,7 +16,7 @@ from attnmath.ngram import KneserNey
 from attnmath.tasks import lm
 from tests.attnmath.test_lm import TINY, model_of, texts
 
-FOLDER = Path(__file__).parents[2] / "chapters" / "07_at_work"
+FOLDER = Path(__file__).parents[2] / "chapters" / "08_at_work"
 
 
 def test_compressors_say_what_they_would_write():

@@ -22,7 +22,7 @@ from attnmath.torch.modules import to_numpy
 
 TINY = Config(d=5, h=8, a=6, steps=6, batch=16, warmup=2, rate=1e-2)
 KINDS = ("bahdanau", "luong", "none")
-RECORD = Path(__file__).parents[2] / "chapters/07_at_work/lstm_attention.json"
+RECORD = Path(__file__).parents[2] / "chapters/08_at_work/lstm_attention.json"
 
 
 @pytest.fixture(autouse=True)

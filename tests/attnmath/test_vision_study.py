@@ -12,7 +12,7 @@ from attnmath.check import compare
 from attnmath.tasks import vit
 from attnmath.torch.training import Run
 
-RECORD = Path(__file__).parents[2] / "chapters" / "07_at_work" / "vision_transformer.json"
+RECORD = Path(__file__).parents[2] / "chapters" / "08_at_work" / "vision_transformer.json"
 
 
 def test_rank_correlations_are_spearmans(rng):

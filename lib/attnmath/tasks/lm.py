@@ -22,7 +22,7 @@ from attnmath.torch.transformer import DecoderOnly
 END, LIMIT = "<|end|>", 0  # stands behind each document, and its id
 BYTES = 256
 QUICK = 64  # windows of the validation text that are read at the end of each epoch
-COMMITTED = Path(__file__).parents[3] / "chapters" / "07_at_work" / "language_model.safetensors"
+COMMITTED = Path(__file__).parents[3] / "chapters" / "08_at_work" / "language_model.safetensors"
 
 
 @dataclass(frozen=True)
