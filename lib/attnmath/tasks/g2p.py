@@ -14,13 +14,14 @@ from attnmath import saves
 from attnmath.cache import select
 from attnmath.cmudict import END, LETTERS, PAD, SPECIALS, START, CMUdict, Lexicon, cmudict, pad, spell
 from attnmath.decoding import beam_search, greedy
+from attnmath.torch import training
 from attnmath.torch.activations import relu
 from attnmath.torch.feed_forward import feed_forward
 from attnmath.torch.losses import cross_entropy
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.positions import sinusoidal_positions
 from attnmath.torch.residuals import sublayer
-from attnmath.torch.training import adamw, load_state, refuse, rise_and_cosine
+from attnmath.torch.training import load_state, refuse
 from attnmath.torch.transformer import Transformer, decode, encode, token_embedding
 
 LONGEST = 64  # letters or phonemes, with the symbols at the ends
@@ -212,8 +213,8 @@ def evaluate(model, lexicon: Lexicon, **options) -> dict:
     return score(model.transcribe(list(lexicon), **options), list(lexicon.values()))
 
 
-class Task:
-    """Spelling to phonemes as `attnmath.torch.training.Task`.
+class Task(training.Task):
+    """Spelling to phonemes.
 
     Parameters
     ----------
@@ -233,12 +234,6 @@ class Task:
 
     def model(self):
         return Speller(self.config, self.data.phonemes)
-
-    def optimiser(self, model):
-        return adamw(model, self.config.decay)
-
-    def rate(self, step):
-        return rise_and_cosine(step, self.config.rate, self.config.warmup, self.total)
 
     def epoch(self, number):
         return batches(self.lengths, self.config.batch, np.random.default_rng((self.config.seed, number)))

@@ -13,10 +13,11 @@ import torch
 
 from attnmath import _require, bpe, saves
 from attnmath.speculative import nucleus
+from attnmath.torch import training
 from attnmath.torch.losses import cross_entropy
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.residuals import sublayer
-from attnmath.torch.training import adamw, load_state, refuse, rise_and_cosine
+from attnmath.torch.training import load_state, refuse
 from attnmath.torch.transformer import DecoderOnly
 
 END, LIMIT = "<|end|>", 0  # stands behind each document, and its id
@@ -224,8 +225,8 @@ def write(
 # training ------------------------------------------------------------------------------------------------------------
 
 
-class Task:
-    """The language model as `attnmath.torch.training.Task`.
+class Task(training.Task):
+    """The language model.
 
     Parameters
     ----------
@@ -253,12 +254,6 @@ class Task:
 
     def model(self):
         return LanguageModel(self.config, self.tokens)
-
-    def optimiser(self, model):
-        return adamw(model, self.config.decay)
-
-    def rate(self, step):
-        return rise_and_cosine(step, self.config.rate, self.config.warmup, self.total)
 
     def epoch(self, number):
         config, rng = self.config, np.random.default_rng((self.config.seed, number))

@@ -9,8 +9,9 @@ from torch import nn
 
 from attnmath import saves
 from attnmath.digits import SIDE, Digits, digits, shifted
+from attnmath.torch import training
 from attnmath.torch.losses import cross_entropy
-from attnmath.torch.training import adamw, load_state, refuse, rise_and_cosine
+from attnmath.torch.training import adamw, load_state, refuse
 from attnmath.torch.vision_transformer import VisionTransformer, grid_positions
 
 CLASSES = 10
@@ -109,8 +110,8 @@ def accuracy(model, X, y) -> float:
     return float((predict(model, X) == y).mean())
 
 
-class Task:
-    """Digits as `attnmath.torch.training.Task`.
+class Task(training.Task):
+    """Handwritten digits.
 
     Parameters
     ----------
@@ -128,9 +129,6 @@ class Task:
 
     def optimiser(self, model):
         return adamw(model, self.config.decay, (0.9, 0.99), 1e-8)
-
-    def rate(self, step):
-        return rise_and_cosine(step, self.config.rate, self.config.warmup, self.total)
 
     def epoch(self, number):
         """Rows (picture, down, right), in batches."""
@@ -150,9 +148,6 @@ class Task:
 
     def evaluate(self, model):
         return {"validation_accuracy": accuracy(model, *self.data.validation)}
-
-    def meta(self):
-        return {}
 
     def result(self, model):
         found = {name: accuracy(model, *getattr(self.data, name)) for name in self.data._fields}

@@ -9,10 +9,11 @@ import os
 import platform
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +23,14 @@ from tqdm.auto import tqdm
 from attnmath import saves
 
 
-@runtime_checkable
-class Task(Protocol):
+class Task(ABC):
     """What a run needs to know about what is learned.
 
     Attributes
     ----------
     config : a frozen dataclass: all that decides the result, and so what a checkpoint must agree with. It has at least
-        ``seed`` (of the first parameters and the order of the data) and ``clip`` (the largest norm of a gradient).
+        ``seed`` (of the first parameters and the order of the data) and ``clip`` (the largest norm of a gradient), and
+        ``decay``, ``rate`` and ``warmup`` unless the task has an optimiser and a rate of its own.
     per_epoch : the steps between two evaluations; total : all steps.
     """
 
@@ -37,32 +38,44 @@ class Task(Protocol):
     per_epoch: int
     total: int
 
+    @abstractmethod
     def model(self) -> nn.Module:
         """The model before the first step; the seed is set already."""
 
-    def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Its optimiser, whose state a checkpoint keeps."""
-
-    def rate(self, step: int) -> float:
-        """The learning rate of step 1, 2, …; a group of the optimiser multiplies it by its own ``"scale"``, if any."""
-
+    @abstractmethod
     def epoch(self, number: int) -> Sequence:
         """The ``per_epoch`` batches of an epoch, as `batch` takes them: a function of the seed and the number."""
 
+    @abstractmethod
     def batch(self, chosen: Any, device: torch.device) -> Any:
         """One batch on its device."""
 
+    @abstractmethod
     def loss(self, model: nn.Module, batch: Any) -> torch.Tensor:
         """The number that a step makes smaller."""
 
+    @abstractmethod
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """What is written down at the end of an epoch, beside the mean loss of its steps."""
 
-    def meta(self) -> dict[str, Any]:
-        """What a saved model needs besides the configuration, as JSON."""
-
+    @abstractmethod
     def result(self, model: nn.Module) -> dict[str, Any]:
         """What is written down at the end: the sizes of the data and the measures that count, as JSON."""
+
+    def meta(self) -> dict[str, Any]:
+        """What a saved model needs besides the configuration, as JSON; by default nothing."""
+        return {}
+
+    def optimiser(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Its optimiser, whose state a checkpoint keeps; by default AdamW."""
+        return adamw(model, self.config.decay)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of step 1, 2, …; a group of the optimiser multiplies it by its own ``"scale"``, if any.
+
+        By default it rises on a line and falls on a cosine.
+        """
+        return rise_and_cosine(step, self.config.rate, self.config.warmup, self.total)
 
 
 # pieces of which tasks are made --------------------------------------------------------------------------------------
