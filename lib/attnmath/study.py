@@ -78,10 +78,14 @@ class Study:
         for part, plan in self.plan().items():
             if callable(plan):
                 found[part] = found[part] or plan()
+                self._write(found, out)
                 continue
             missing = [name for name in plan if name not in found[part]]
             for name in tqdm(missing, desc=part, disable=None, file=sys.stderr):
                 found[part][name] = plan[name]()
                 found[part] = {done: found[part][done] for done in plan if done in found[part]}
                 tqdm.write(f"{name} {self.tell(found[part][name])}", file=sys.stderr)
-                saves.write(out, json.dumps(self.record(*found.values())).encode())
+                self._write(found, out)
+
+    def _write(self, found, out):
+        saves.write(out, json.dumps(self.record(*found.values())).encode())

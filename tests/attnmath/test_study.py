@@ -65,3 +65,11 @@ def test_the_file_of_another_study_is_refused_in_one_line_and_kept(tmp_path, cap
     assert study(calls).main([str(out)]) == 1 and calls == [] and out.read_text(encoding="utf-8") == text
     said = capsys.readouterr().err
     assert said == f"error: {out} is no record of tests.study; name another file\n"
+
+
+def test_a_part_that_is_found_at_once_is_kept_at_once(tmp_path):
+    """Even if what comes after it stops at its first result."""
+    out, calls = tmp_path / "out.json", []
+    with pytest.raises(Stopped):
+        study(calls, stop="b").main([str(out)])
+    assert json.loads(out.read_text(encoding="utf-8"))["plain"] == {"length": 1, "of": "plain"}
