@@ -70,6 +70,7 @@ from attnmath.numpy.mixed_precision import scale_loss, unscale
 from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_head_sum, split_heads
 from attnmath.numpy.normalisation import layer_norm, rms_norm
 from attnmath.numpy.optimisers import adam, adam_state, clip_by_norm
+from attnmath.numpy.parallel_layer import parallel_layer
 from attnmath.numpy.positions import sinusoidal_positions
 from attnmath.numpy.random_features import draw_directions, performer_attention, random_features
 from attnmath.numpy.recurrent import rnn
@@ -212,6 +213,7 @@ __all__ = [
     "own_attention",
     "padding_mask",
     "pair_layer",
+    "parallel_layer",
     "patches",
     "performer_attention",
     "picture_embedding",

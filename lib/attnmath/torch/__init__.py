@@ -85,6 +85,7 @@ from attnmath.torch.multi_head import (
 )
 from attnmath.torch.normalisation import LayerNorm, layer_norm, rms_norm
 from attnmath.torch.optimisers import adam, adam_state, clip_by_norm
+from attnmath.torch.parallel_layer import parallel_layer
 from attnmath.torch.positions import sinusoidal_positions
 from attnmath.torch.random_features import draw_directions, performer_attention, random_features
 from attnmath.torch.recurrent import rnn
@@ -245,6 +246,7 @@ __all__ = [
     "own_attention",
     "padding_mask",
     "pair_layer",
+    "parallel_layer",
     "patches",
     "performer_attention",
     "picture_embedding",
