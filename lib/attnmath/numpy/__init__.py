@@ -62,6 +62,7 @@ from attnmath.numpy.longer_positions import (
     yarn_frequencies,
     yarn_temperature,
 )
+from attnmath.numpy.lora import lora_linear, lora_merge, lora_unmerge
 from attnmath.numpy.losses import cross_entropy, smoothed_targets
 from attnmath.numpy.low_rank import linformer_attention, slot_mask
 from attnmath.numpy.lstm import bidirectional_lstm, lstm, lstm_cell
@@ -195,6 +196,9 @@ __all__ = [
     "log_softmax",
     "logits",
     "logsumexp",
+    "lora_linear",
+    "lora_merge",
+    "lora_unmerge",
     "lstm",
     "lstm_cell",
     "luong_step",

@@ -70,6 +70,7 @@ from attnmath.torch.longer_positions import (
     yarn_frequencies,
     yarn_temperature,
 )
+from attnmath.torch.lora import LoRA, lora_linear, lora_merge, lora_unmerge
 from attnmath.torch.losses import cross_entropy, smoothed_targets
 from attnmath.torch.low_rank import linformer_attention, slot_mask
 from attnmath.torch.lstm import bidirectional_lstm, lstm, lstm_cell
@@ -139,6 +140,7 @@ __all__ = [
     "EncoderLayer",
     "FeedForward",
     "LayerNorm",
+    "LoRA",
     "MixtureOfExperts",
     "MultiHeadAttention",
     "ParamTree",
@@ -228,6 +230,9 @@ __all__ = [
     "log_softmax",
     "logits",
     "logsumexp",
+    "lora_linear",
+    "lora_merge",
+    "lora_unmerge",
     "lstm",
     "lstm_cell",
     "luong_step",
