@@ -12,6 +12,15 @@ from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.numpy.beyond_one_memory import dropped_weight_bound, top_k_attention
 from attnmath.numpy.block_sparse import block_sparse_attention
 from attnmath.numpy.checkpoint import checkpoint
+from attnmath.numpy.contrastive import (
+    clip,
+    contrastive_loss,
+    cosine_scores,
+    end_of_text,
+    matching_loss,
+    row_at,
+    text_embedding,
+)
 from attnmath.numpy.convolution import causal_conv
 from attnmath.numpy.cores import cached, grouped, recording, share_heads, windowed
 from attnmath.numpy.decoder import cross_attention, decoder, decoder_layer
@@ -140,9 +149,12 @@ __all__ = [
     "causal_mask",
     "checkpoint",
     "choice_log_probability",
+    "clip",
     "clip_by_norm",
     "co_attention",
     "column_attention",
+    "contrastive_loss",
+    "cosine_scores",
     "cross_attention",
     "cross_entropy",
     "decode",
@@ -164,6 +176,7 @@ __all__ = [
     "encode",
     "encoder",
     "encoder_layer",
+    "end_of_text",
     "fast_weights",
     "fast_weights_recurrent",
     "fast_weights_state",
@@ -204,6 +217,7 @@ __all__ = [
     "luong_step",
     "mamba",
     "mamba2",
+    "matching_loss",
     "mean_attention",
     "mean_outer_product",
     "mean_pool",
@@ -239,6 +253,7 @@ __all__ = [
     "rotary",
     "rotary_frequencies",
     "router_z_loss",
+    "row_at",
     "row_attention",
     "sandwich",
     "scale_loss",
@@ -260,6 +275,7 @@ __all__ = [
     "state_space_dual",
     "sublayer",
     "swish",
+    "text_embedding",
     "tiled_attention",
     "token_embedding",
     "top_k_attention",

@@ -12,6 +12,16 @@ from attnmath.torch.bert import Bert, bert, mean_pool, sentence_embedding, unit_
 from attnmath.torch.beyond_one_memory import dropped_weight_bound, top_k_attention
 from attnmath.torch.block_sparse import block_sparse_attention
 from attnmath.torch.checkpoint import checkpoint
+from attnmath.torch.contrastive import (
+    Clip,
+    clip,
+    contrastive_loss,
+    cosine_scores,
+    end_of_text,
+    matching_loss,
+    row_at,
+    text_embedding,
+)
 from attnmath.torch.convolution import causal_conv
 from attnmath.torch.cores import cached, grouped, recording, share_heads, windowed
 from attnmath.torch.decoder import DecoderLayer, cross_attention, decoder, decoder_layer
@@ -134,6 +144,7 @@ from attnmath.torch.vision_transformer import (
 
 __all__ = [
     "Bert",
+    "Clip",
     "Converted",
     "DecoderLayer",
     "DecoderOnly",
@@ -171,9 +182,12 @@ __all__ = [
     "causal_mask",
     "checkpoint",
     "choice_log_probability",
+    "clip",
     "clip_by_norm",
     "co_attention",
     "column_attention",
+    "contrastive_loss",
+    "cosine_scores",
     "cross_attention",
     "cross_entropy",
     "decode",
@@ -195,6 +209,7 @@ __all__ = [
     "encode",
     "encoder",
     "encoder_layer",
+    "end_of_text",
     "fast_weights",
     "fast_weights_recurrent",
     "fast_weights_state",
@@ -238,6 +253,7 @@ __all__ = [
     "luong_step",
     "mamba",
     "mamba2",
+    "matching_loss",
     "mean_attention",
     "mean_outer_product",
     "mean_pool",
@@ -273,6 +289,7 @@ __all__ = [
     "rotary",
     "rotary_frequencies",
     "router_z_loss",
+    "row_at",
     "row_attention",
     "sandwich",
     "scale_loss",
@@ -294,6 +311,7 @@ __all__ = [
     "state_space_dual",
     "sublayer",
     "swish",
+    "text_embedding",
     "tiled_attention",
     "to_numpy",
     "token_embedding",

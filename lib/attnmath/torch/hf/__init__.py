@@ -5,6 +5,7 @@ theirs                       ours                 what the conversion does besid
 ============================ ==================== ======================================================================
 BartForConditionalGeneration `transformer`        transposes; skips two positions; has a norm of what is embedded
 BertModel                    `bert`               transposes linear maps; leaves the pooler out
+CLIPModel                    `clip`               its towers as in the next two lines, with their projections as heads
 CLIPTextModel                `decoder_only`       transposes; gives hidden states
 CLIPVisionModel              `vision_encoder`     flattens the convolution of the patches; leaves the pooled row out
 DistilBertModel              `bert`               transposes; there are no segments

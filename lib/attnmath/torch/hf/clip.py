@@ -1,4 +1,4 @@
-"""The two towers of CLIP: its texts as `decoder_only` without logits, its pictures as `vision_encoder`."""
+"""CLIP as `clip`, and its towers alone: texts as `decoder_only` without logits, pictures as `vision_encoder`."""
 
 from functools import partial
 
@@ -55,4 +55,22 @@ def pictures(model, config):
     return Converted("vision_encoder", params, config.num_attention_heads, keywords)
 
 
-CONVERTERS = {"CLIPTextModel": text, "CLIPVisionModel": pictures}
+def whole(model, config):
+    of_text, of_picture = text(model.text_model, config.text_config), pictures(model.vision_model, config.vision_config)
+    of_picture.params["norm"] = parts.norm(model.vision_model.post_layernorm)  # of all rows, of which one is read
+    for tower, projection in ((of_text, model.text_projection), (of_picture, model.visual_projection)):
+        tower.params["head"] = parts.linear(projection)
+    params = {"picture": of_picture.params, "text": of_text.params, "log_scale": model.logit_scale}
+    end = config.text_config.eos_token_id
+
+    def keywords(world, positions=None):
+        of_words, of_patches = of_text.keywords(world, positions), of_picture.keywords(world)
+        del of_words["head"]  # `clip` has its own
+        size = of_patches.pop("size")
+        # 2 stood in early configurations by mistake; the end is then the highest id, there as here
+        return {"size": size, "end": None if end == 2 else end, "picture": of_patches, "text": of_words}
+
+    return Converted("clip", params, (of_picture.heads, of_text.heads), keywords)
+
+
+CONVERTERS = {"CLIPModel": whole, "CLIPTextModel": text, "CLIPVisionModel": pictures}

@@ -18,16 +18,16 @@ class Converted:
     Parameters
     ----------
     function : the function's name in both worlds: ``"bert"``, ``"decoder_only"``, ``"transformer"`` or, for pictures,
-        ``"vision_encoder"`` and ``"vision_transformer"``.
+        ``"vision_encoder"`` and ``"vision_transformer"``; ``"clip"`` for pictures and texts.
     params : its tree of parameters, tensors that are functions of the model's own, so that gradients reach those.
-    heads : number of query heads.
+    heads : number of query heads, of CLIP's pictures and texts.
     keywords : ``keywords(world)`` gives the function's keywords, with parts of `attnmath.numpy` or `attnmath.torch`; if
         the model has them, also for ``positions`` and ``segments`` of tokens.
     """
 
     function: str
     params: dict
-    heads: int
+    heads: int | tuple[int, int]
     keywords: Callable
 
     def __call__(
