@@ -49,7 +49,7 @@ class Config:
     width: int = 32
     temperature: float = 0.07
     learned: bool = True
-    epochs: int = 60
+    epochs: int = 30
     batch: int = 64
     rate: float = 3e-3
     warmup: int = 60
@@ -66,7 +66,7 @@ class Config:
             raise ValueError(f"size is {self.size}; a digit has {SIDE} x {SIDE} pixels, which patches must divide")
 
 
-PRESETS = {"book": Config(), "pairs": Config(shown=2, epochs=120)}
+PRESETS = {"book": Config(), "pairs": Config(shown=2, words_layers=2, epochs=60)}
 
 
 def network(config: Config) -> Clip:
@@ -169,7 +169,7 @@ class Task:
         X, y = self.data.train
         shown = chosen[:, : self.config.shown]
         pictures = captions.side_by_side(*(X[which] for which in shown.T))
-        said = [captions.sentence(self.patterns[row[2]], *y[row[: self.config.shown]]) for row in chosen]
+        said = [captions.sentence(self.patterns[row[2]], *y[row[: self.config.shown]].tolist()) for row in chosen]
         captions.check_pairs(pictures, said)
         return torch.from_numpy(pictures).to(device), torch.from_numpy(captions.encode(said)).to(device)
 
@@ -184,7 +184,7 @@ class Task:
     def evaluate(self, model):
         return {
             "validation_accuracy": accuracy(model, self.part("validation"), self.patterns[0]),
-            "scale": float(model.log_scale.exp()),
+            "scale": model.log_scale.exp().item(),
         }
 
     def meta(self):
