@@ -1,6 +1,6 @@
 """What the contrastive loss says: collapse, repeated captions, the scale, and the information of a pair."""
 
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -86,6 +86,22 @@ def test_equal_captions_keep_both_halves_above_the_floor(seed, classes, tau):
     assert min(halves(S)) >= floor(classes) - 1e-9
     twin = at.contrastive_loss(*map(torch.from_numpy, (U, table[classes], np.array(tau))))
     assert twin.item() >= floor(classes) - 1e-9
+
+
+@pytest.mark.claim("thm-caption-floor")
+@pytest.mark.parametrize("classes", [[0, 0, 1, 1], [2, 2, 2, 0], [0, 1, 2, 3]])
+@pytest.mark.parametrize("near", [0, 3])
+def test_different_captions_keep_the_mean_over_their_holders_above_the_floor(classes, near, rng):
+    classes = np.array(classes)
+    U, table = rng.standard_normal((4, 5)), rng.standard_normal((4, 5))
+    U, V = U + near * table[classes], rng.standard_normal((4, 5)) + near * table[classes]
+    within = [order for order in permutations(range(4)) if (classes[list(order)] == classes).all()]
+    assert len(within) == np.prod([np.prod(range(1, np.sum(classes == c) + 1)) for c in set(classes)])
+    S, _ = an.cosine_scores(U, V, np.array(2.0))
+    means = np.mean([halves(S[:, list(order)]) for order in within], 0)
+    assert (means >= floor(classes) - 1e-12).all()
+    own, _ = an.cosine_scores(U, U, np.array(4.0))  # one way alone can cost less
+    assert len(within) == 1 or min(halves(own)) < floor(classes)
 
 
 @pytest.mark.claim("thm-caption-floor")

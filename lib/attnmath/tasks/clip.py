@@ -49,7 +49,7 @@ class Config:
     width: int = 32
     temperature: float = 0.07
     learned: bool = True
-    epochs: int = 30
+    epochs: int = 60
     batch: int = 64
     rate: float = 3e-3
     warmup: int = 60
@@ -66,7 +66,7 @@ class Config:
             raise ValueError(f"size is {self.size}; a digit has {SIDE} x {SIDE} pixels, which patches must divide")
 
 
-PRESETS = {"book": Config(), "pairs": Config(shown=2, words_layers=2, epochs=60)}
+PRESETS = {"book": Config(), "pairs": Config(shown=2, words_layers=2, epochs=120)}
 
 
 def network(config: Config) -> Clip:
