@@ -25,11 +25,11 @@ SEEDS = (1, 2, 3)
 RUNS = {  # the preset, and what is changed of it
     "clip": ("book", {}),
     "pairs": ("pairs", {}),
-    "scale 1": ("book", {"temperature": 1.0, "learned": False}),
-    "scale 100": ("book", {"temperature": 0.01, "learned": False}),
     "pairs, one layer": ("pairs", {"words_layers": 1}),
-    "batch 16": ("book", {"batch": 16}),
-    "batch 256": ("book", {"batch": 256, "warmup": 15}),
+    "short": ("book", {"epochs": 15}),
+    "scale 1": ("book", {"epochs": 15, "temperature": 1.0, "learned": False}),
+    "scale 100": ("book", {"epochs": 15, "temperature": 0.01, "learned": False}),
+    "batch 256": ("book", {"epochs": 15, "batch": 256, "warmup": 15}),
 }
 BATCHES = (2, 4, 8, 16, 32, 64, 128, 256)  # of the bound, on test pictures
 DRAWS = 4096  # pairs in all, for each size of a batch

@@ -88,7 +88,7 @@ def test_every_kind_of_model_learns_and_is_loaded_again(options, tmp_path):
     run.finish([])
     model, task = clip.load(tmp_path / "model.safetensors"), run.task
     assert task.evaluate(model) == task.evaluate(run.model) and list(task.result(model)) == ["accuracy"]
-    assert (abs(model.log_scale.item() - np.log(10.0)) < 1e-6) is ("learned" in options)
+    assert bool(abs(model.log_scale.item() - np.log(10.0)) < 1e-6) is ("learned" in options)
     compare(
         clip.scores(model, task.part("test").X[:5], "five and two"),
         clip.scores(run.model, task.part("test").X[:5], "five and two"),

@@ -52,6 +52,9 @@ def test_the_gradient_is_softmax_minus_the_identity_both_ways(seed, n, tau):
     force = np.exp(tau) * dS @ v  # what the captions do to each picture, before its length is taken out
     force -= u * (u * force).sum(-1, keepdims=True)
     compare(dU, force / np.linalg.norm(U, axis=1, keepdims=True), name="the sum over captions", atol=1e-12)
+    force = np.exp(tau) * dS.T @ u
+    force -= v * (v * force).sum(-1, keepdims=True)
+    compare(dV, force / np.linalg.norm(V, axis=1, keepdims=True), name="the sum over pictures", atol=1e-12)
     compare(an.contrastive_loss(3 * U, V / 7, tau)[0], loss, name="lengths do not count", atol=1e-12)
 
 

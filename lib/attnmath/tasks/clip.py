@@ -66,7 +66,7 @@ class Config:
             raise ValueError(f"size is {self.size}; a digit has {SIDE} x {SIDE} pixels, which patches must divide")
 
 
-PRESETS = {"book": Config(), "pairs": Config(shown=2, words_layers=2, epochs=120)}
+PRESETS = {"book": Config(), "pairs": Config(shown=2, words_layers=2, epochs=60)}
 
 
 def network(config: Config) -> Clip:
