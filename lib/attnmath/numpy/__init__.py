@@ -49,6 +49,12 @@ from attnmath.numpy.fast_weights import (
 )
 from attnmath.numpy.feed_forward import feed_forward, gated_feed_forward
 from attnmath.numpy.few_shots import mean_attention
+from attnmath.numpy.gated_cross_attention import (
+    flamingo,
+    gated_cross_attention,
+    gated_sublayer,
+    picture_mask,
+)
 from attnmath.numpy.hard_and_local import (
     choice_log_probability,
     co_attention,
@@ -181,8 +187,11 @@ __all__ = [
     "fast_weights_recurrent",
     "fast_weights_state",
     "feed_forward",
+    "flamingo",
     "gated_attention",
+    "gated_cross_attention",
     "gated_feed_forward",
+    "gated_sublayer",
     "gelu",
     "gelu_tanh",
     "general_attention",
@@ -235,6 +244,7 @@ __all__ = [
     "patches",
     "performer_attention",
     "picture_embedding",
+    "picture_mask",
     "plain_step",
     "quantised",
     "random_dropout",

@@ -57,6 +57,13 @@ from attnmath.torch.fast_weights import (
 )
 from attnmath.torch.feed_forward import FeedForward, feed_forward, gated_feed_forward
 from attnmath.torch.few_shots import mean_attention
+from attnmath.torch.gated_cross_attention import (
+    GatedCrossAttention,
+    flamingo,
+    gated_cross_attention,
+    gated_sublayer,
+    picture_mask,
+)
 from attnmath.torch.hard_and_local import (
     choice_log_probability,
     co_attention,
@@ -150,6 +157,7 @@ __all__ = [
     "DecoderOnly",
     "EncoderLayer",
     "FeedForward",
+    "GatedCrossAttention",
     "LayerNorm",
     "LoRA",
     "MixtureOfExperts",
@@ -214,9 +222,12 @@ __all__ = [
     "fast_weights_recurrent",
     "fast_weights_state",
     "feed_forward",
+    "flamingo",
     "from_numpy",
     "gated_attention",
+    "gated_cross_attention",
     "gated_feed_forward",
+    "gated_sublayer",
     "gelu",
     "gelu_tanh",
     "general_attention",
@@ -271,6 +282,7 @@ __all__ = [
     "patches",
     "performer_attention",
     "picture_embedding",
+    "picture_mask",
     "plain_step",
     "quantised",
     "random_dropout",
