@@ -200,3 +200,23 @@ def test_what_went_before_reaches_a_later_caption_through_the_words(rng):
     Z, W = (an.flamingo(ids, given, one, HEADS, mask)[0] for given in (memory, other))
     changed = np.abs(Z - W).max(-1)[0] > 1e-6
     assert changed.tolist() == [True] * 4 + [False] * 3, "without words that read words it does not"
+
+
+@pytest.mark.claim("lem-clock")
+@settings(max_examples=15)
+@given(seeds)
+def test_rows_that_carry_their_time_align_by_the_difference_of_times(seed):
+    rng = np.random.default_rng(seed)
+    pairs = 5
+    a, frequencies = rng.standard_normal(2 * pairs), rng.uniform(1e-4, 1e-2, pairs)
+    t, s = rng.integers(0, 5000, 4), rng.integers(0, 5000, 9)
+    clock = lambda places: an.rotary(  # noqa: E731
+        np.tile(a, (len(places), 1)), places=places, frequencies=frequencies
+    )[0]
+    S = clock(t) @ clock(s).T
+    lengths = a[::2] ** 2 + a[1::2] ** 2
+    want = (lengths * np.cos(frequencies * (t[:, None] - s)[..., None])).sum(-1)
+    compare(S, want, name="the clock", atol=1e-9)
+    compare(clock(t + 777) @ clock(s + 777).T, S, name="a film that begins later", atol=1e-9)
+    assert S.max() <= lengths.sum() + 1e-9
+    compare(np.diagonal(clock(t) @ clock(t).T), np.full(4, lengths.sum()), name="equal times", atol=1e-9)
