@@ -219,6 +219,52 @@ def predictions(X, y, Q, mask, rates, decay):
         history.append(guess[..., :n])
     return np.stack(history)
 """,
+    "adapters_answer": """\
+def merge(W, adapters):
+    if not all(part in range(3) for part, *_ in adapters):
+        raise ValueError("a part must be 0, 1 or 2")
+    wide = []
+    for part, A, B, alpha, w in adapters:
+        s = alpha * w / max(A.shape[1], 1) ** 0.5
+        wide.append((part, A.astype(np.float64), B.astype(np.float64), s))
+    parts = [P.astype(np.float64) for P in np.split(W, 3, axis=1)]
+    for part, A, B, s in wide:
+        parts[part] = parts[part] + s * A @ B
+    M = np.concatenate(parts, 1).astype(W.dtype)
+
+    def vjp(dM):
+        grads = np.split(dM.astype(np.float64), 3, axis=1)
+        factors = []
+        for part, A, B, s in wide:
+            G = grads[part]
+            factors.append(((s * G @ B.T).astype(W.dtype), (s * A.T @ G).astype(W.dtype)))
+        return np.array(dM), factors
+
+    return M, vjp
+""",
+    "valleys_answer": """\
+def valleys(N, C, L):
+    N, C, L = (np.array(X, dtype=float) for X in (N, C, L))
+    budgets = sorted(set(C.tolist()))
+    x = np.log(N)
+    middle = {b: x[C == b].mean() for b in budgets}
+    z = x - np.array([middle[b] for b in C.tolist()])
+    design = np.zeros((len(x), 2 * len(budgets) + 1))
+    for i, b in enumerate(budgets):
+        own = C == b
+        design[own, 2 * i] = 1
+        design[own, 2 * i + 1] = z[own]
+    design[:, -1] = z * z
+    solution = np.linalg.lstsq(design, L, rcond=None)[0]
+    q = solution[-1]
+    if not q > 0:
+        raise ValueError("no valley")
+    m = np.array([middle[b] - solution[2 * i + 1] / (2 * q) for i, b in enumerate(budgets)])
+    if len(budgets) < 2:
+        return np.exp(m), float("nan")
+    a = np.polyfit(np.log(budgets), m, 1)[0]
+    return np.exp(m), a
+""",
 }
 
 
@@ -1900,6 +1946,777 @@ def predictions(X, y, Q, mask, rates, decay):
             },
         ),
     },
+    "adapters": {
+        "by-rank": ("divides by the rank", fault("adapters", ("max(A.shape[1], 1) ** 0.5", "max(A.shape[1], 1)"))),
+        "no-scale": ("does not divide by anything", fault("adapters", (" / max(A.shape[1], 1) ** 0.5", ""))),
+        "no-weight": ("leaves the weight out", fault("adapters", ("alpha * w /", "alpha /"))),
+        "no-alpha": ("leaves alpha out", fault("adapters", ("alpha * w /", "w /"))),
+        "width-for-rank": (
+            "takes the width for the rank",
+            fault("adapters", ("max(A.shape[1], 1)", "max(A.shape[0], 1)")),
+        ),
+        "overwrites": (
+            "lets the last adapter of a part win",
+            fault(
+                "adapters",
+                (
+                    "parts[part] = parts[part] + s * A @ B",
+                    "parts[part] = np.split(W, 3, axis=1)[part].astype(np.float64) + s * A @ B",
+                ),
+            ),
+        ),
+        "transposed": (
+            "adds the product transposed",
+            fault("adapters", ("parts[part] + s * A @ B", "parts[part] + s * (A @ B).T")),
+        ),
+        "interleaved": (
+            "takes every third column for a part",
+            fault(
+                "adapters",
+                (
+                    "parts[part] = parts[part] + s * A @ B\n    M = np.concatenate(parts, 1).astype(W.dtype)",
+                    (
+                        "parts[part] = parts[part] + 0\n"
+                        "    M = W.astype(np.float64)\n"
+                        "    for part, A, B, s in wide:\n"
+                        "        M[:, part::3] += s * A @ B\n"
+                        "    M = M.astype(W.dtype)"
+                    ),
+                ),
+            ),
+        ),
+        "all-parts": (
+            "adds an adapter to all three parts",
+            fault(
+                "adapters",
+                ("        parts[part] = parts[part] + s * A @ B\n", "        parts = [P + s * A @ B for P in parts]\n"),
+            ),
+        ),
+        "rounds-each": (
+            "rounds after each adapter",
+            fault(
+                "adapters",
+                ("parts[part] = parts[part] + s * A @ B", "parts[part] = (parts[part] + s * A @ B).astype(W.dtype)"),
+            ),
+        ),
+        "half": (
+            "computes in the dtype of W",
+            fault(
+                "adapters",
+                ("A.astype(np.float64), B.astype(np.float64)", "A, B"),
+                (
+                    "parts = [P.astype(np.float64) for P in np.split(W, 3, axis=1)]",
+                    "parts = list(np.split(W, 3, axis=1))",
+                ),
+                ("np.split(dM.astype(np.float64), 3, axis=1)", "np.split(dM, 3, axis=1)"),
+            ),
+        ),
+        "rounded-product": (
+            "rounds the product before it adds it",
+            fault("adapters", ("parts[part] + s * A @ B", "parts[part] + (s * A @ B).astype(W.dtype)")),
+        ),
+        "double": (
+            "returns float64",
+            fault("adapters", ("np.concatenate(parts, 1).astype(W.dtype)", "np.concatenate(parts, 1)")),
+        ),
+        "double-back": (
+            "returns gradients in float64",
+            fault(
+                "adapters", ("(s * G @ B.T).astype(W.dtype), (s * A.T @ G).astype(W.dtype)", "s * G @ B.T, s * A.T @ G")
+            ),
+        ),
+        "no-scale-back": (
+            "leaves the scale out of the gradients",
+            fault(
+                "adapters",
+                (
+                    "(s * G @ B.T).astype(W.dtype), (s * A.T @ G).astype(W.dtype)",
+                    "(G @ B.T).astype(W.dtype), (A.T @ G).astype(W.dtype)",
+                ),
+            ),
+        ),
+        "scale-twice": (
+            "multiplies the gradients by the scale twice",
+            fault("adapters", ("G = grads[part]", "G = s * grads[part]")),
+        ),
+        "first-part-back": (
+            "takes the gradient of the first part",
+            fault("adapters", ("G = grads[part]", "G = grads[0]")),
+        ),
+        "all-parts-back": ("adds the gradients of all parts", fault("adapters", ("G = grads[part]", "G = sum(grads)"))),
+        "swapped": (
+            "returns dB before dA",
+            fault(
+                "adapters",
+                (
+                    "((s * G @ B.T).astype(W.dtype), (s * A.T @ G).astype(W.dtype))",
+                    "((s * A.T @ G).astype(W.dtype), (s * G @ B.T).astype(W.dtype))",
+                ),
+            ),
+        ),
+        "by-part": (
+            "returns the gradients ordered by part",
+            fault(
+                "adapters",
+                (
+                    "        return np.array(dM), factors",
+                    (
+                        "        order = sorted(range(len(wide)), key=lambda i: wide[i][0])\n"
+                        "        return np.array(dM), [factors[i] for i in order]"
+                    ),
+                ),
+            ),
+        ),
+        "frozen": (
+            "returns zeros for dW",
+            fault("adapters", ("return np.array(dM), factors", "return np.zeros_like(dM), factors")),
+        ),
+        "frozen-parts": (
+            "returns zeros in dW where an adapter stands",
+            fault(
+                "adapters",
+                (
+                    "        return np.array(dM), factors",
+                    (
+                        "        dW = np.array(dM)\n"
+                        "        for part, *_ in wide:\n"
+                        "            dW[:, part * len(W) : (part + 1) * len(W)] = 0\n"
+                        "        return dW, factors"
+                    ),
+                ),
+            ),
+        ),
+        "in-place": (
+            "changes W",
+            fault(
+                "adapters",
+                (
+                    "    M = np.concatenate(parts, 1).astype(W.dtype)\n",
+                    "    M = np.concatenate(parts, 1).astype(W.dtype)\n    W[:] = M\n",
+                ),
+            ),
+        ),
+        "rank-zero": (
+            "divides by the root of 0",
+            fault(
+                "adapters",
+                ("max(A.shape[1], 1) ** 0.5", "np.float64(A.shape[1]) ** 0.5"),
+                ("parts[part] + s * A @ B", "parts[part] + s * (A @ B)"),
+            ),
+        ),
+        "first-rank": (
+            "takes the rank of the first adapter for all",
+            fault("adapters", ("max(A.shape[1], 1) ** 0.5", "max(adapters[0][1].shape[1], 1) ** 0.5")),
+        ),
+        "negative-part": ("counts parts from the end", fault("adapters", ("part in range(3)", "part in range(-3, 3)"))),
+        "too-late": (
+            "raises no error for a part that is not there",
+            fault(
+                "adapters",
+                ("part in range(3)", "True"),
+                ("parts[part] = parts[part] + s * A @ B", "parts[part % 3] = parts[part % 3] + s * A @ B"),
+                ("G = grads[part]", "G = grads[part % 3]"),
+            ),
+        ),
+        "weight-forward": (
+            "leaves the weight out of the gradients",
+            fault(
+                "adapters",
+                (
+                    "for part, A, B, s in wide:\n            G = grads[part]",
+                    (
+                        "for (part, A, B, s), (*_, w) in zip(wide, adapters, strict=True):\n"
+                        "            G = grads[part] / w if w else grads[part]"
+                    ),
+                ),
+            ),
+        ),
+        "whole-part": (
+            "casts p with int() before the check",
+            {
+                "adapters_answer": """\
+def merge(W, adapters):
+    d = W.shape[0]
+    for ad in adapters:
+        if int(ad[0]) not in (0, 1, 2):
+            raise ValueError("p must be 0, 1 or 2")
+    M = np.array(W, dtype=np.float64)
+    for p, A, B, alpha, w in adapters:
+        r = A.shape[1]
+        if r == 0:
+            continue
+        s = w * alpha / math.sqrt(r)
+        M[:, int(p) * d:(int(p) + 1) * d] += s * (A.astype(np.float64) @ B.astype(np.float64))
+
+    def vjp(dM):
+        G = np.asarray(dM, dtype=np.float64)
+        factors = []
+        for p, A, B, alpha, w in adapters:
+            r = A.shape[1]
+            if r == 0:
+                factors.append((np.zeros_like(A), np.zeros_like(B)))
+                continue
+            s = w * alpha / math.sqrt(r)
+            g = G[:, int(p) * d:(int(p) + 1) * d]
+            dA = s * (g @ B.astype(np.float64).T)
+            dB = s * (A.astype(np.float64).T @ g)
+            factors.append((dA.astype(W.dtype), dB.astype(W.dtype)))
+        return dM.copy(), factors
+
+    return M.astype(W.dtype), vjp
+"""
+            },
+        ),
+        "rank-zero-part": (
+            "skips rank-0 adapters before p is checked",
+            {
+                "adapters_answer": """\
+def merge(W, adapters):
+    d = W.shape[0]
+    for ad in adapters:
+        if ad[1].shape[1] > 0 and ad[0] not in (0, 1, 2):
+            raise ValueError("p must be 0, 1 or 2")
+    M = np.array(W, dtype=np.float64)
+    for p, A, B, alpha, w in adapters:
+        r = A.shape[1]
+        if r == 0:
+            continue
+        s = w * alpha / math.sqrt(r)
+        M[:, p * d:(p + 1) * d] += s * (A.astype(np.float64) @ B.astype(np.float64))
+
+    def vjp(dM):
+        G = np.asarray(dM, dtype=np.float64)
+        factors = []
+        for p, A, B, alpha, w in adapters:
+            r = A.shape[1]
+            if r == 0:
+                factors.append((np.zeros_like(A), np.zeros_like(B)))
+                continue
+            s = w * alpha / math.sqrt(r)
+            g = G[:, p * d:(p + 1) * d]
+            dA = s * (g @ B.astype(np.float64).T)
+            dB = s * (A.astype(np.float64).T @ g)
+            factors.append((dA.astype(W.dtype), dB.astype(W.dtype)))
+        return dM.copy(), factors
+
+    return M.astype(W.dtype), vjp
+"""
+            },
+        ),
+        "single": (
+            "computes float16 problems in float32 instead of float64",
+            {
+                "adapters_answer": """\
+def merge(W, adapters):
+    d = W.shape[0]
+    acc = np.float32 if W.dtype == np.float16 else np.float64
+    keep = []
+    M = W.astype(acc)
+    for p, A, B, alpha, w in adapters:
+        if p not in (0, 1, 2):
+            raise ValueError("p must be 0, 1 or 2")
+        r = A.shape[1]
+        s = acc(w * alpha / math.sqrt(r)) if r else acc(0)
+        A, B = A.astype(acc), B.astype(acc)
+        M[:, p * d:(p + 1) * d] += s * (A @ B)
+        keep.append((p, A, B, s))
+
+    def vjp(dM):
+        G = dM.astype(acc)
+        factors = []
+        for p, A, B, s in keep:
+            g = G[:, p * d:(p + 1) * d]
+            factors.append(((s * (g @ B.T)).astype(W.dtype), (s * (A.T @ g)).astype(W.dtype)))
+        return G.astype(W.dtype), factors
+
+    return M.astype(W.dtype), vjp
+"""
+            },
+        ),
+    },
+    "valleys": {
+        "own-shapes": (
+            "fits each valley a shape of its own",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    N, C, L = (np.array(X, dtype=float) for X in (N, C, L))
+    budgets = sorted(set(C.tolist()))
+    m = []
+    for b in budgets:
+        x, y = np.log(N[C == b]), L[C == b]
+        if len(set(x.tolist())) < 3:
+            m.append(x[np.argmin(y)])
+            continue
+        z = x.mean()
+        p2, p1, _ = np.polyfit(x - z, y, 2)
+        if p2 <= 0:
+            raise ValueError("no valley")
+        m.append(z - p1 / (2 * p2))
+    m = np.array(m)
+    a = np.polyfit(np.log(budgets), m, 1)[0] if len(budgets) > 1 else math.nan
+    return np.exp(m), a
+"""
+            },
+        ),
+        "mean-shape": (
+            "fits each valley alone and takes the mean of the q",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    N, C, L = (np.array(X, dtype=float) for X in (N, C, L))
+    budgets = sorted(set(C.tolist()))
+    qs, slopes, centres = [], [], []
+    for b in budgets:
+        x, y = np.log(N[C == b]), L[C == b]
+        z = x.mean()
+        centres.append(z)
+        if len(set(x.tolist())) < 3:
+            slopes.append(None)
+            continue
+        p2, p1, _ = np.polyfit(x - z, y, 2)
+        qs.append(p2)
+        slopes.append(p1)
+    q = np.mean(qs)
+    if q <= 0:
+        raise ValueError("no valley")
+    for i, b in enumerate(budgets):
+        x, y = np.log(N[C == b]) - centres[i], L[C == b]
+        slopes[i] = np.polyfit(x, y - q * x * x, 1)[0]
+    m = np.array(centres) - np.array(slopes) / (2 * q)
+    a = np.polyfit(np.log(budgets), m, 1)[0] if len(budgets) > 1 else math.nan
+    return np.exp(m), a
+"""
+            },
+        ),
+        "own-heights-missing": (
+            "gives all valleys one height",
+            fault("valleys", ("        design[own, 2 * i] = 1\n", "        design[own, 0] = 1\n")),
+        ),
+        "one-slope": (
+            "gives all valleys one middle, seen from their mean",
+            fault(
+                "valleys",
+                ("        design[own, 2 * i + 1] = z[own]\n", "        design[own, 1] = z[own]\n"),
+                ("solution[2 * i + 1]", "solution[1]"),
+            ),
+        ),
+        "sizes": (
+            "fits a parabola in N instead of its logarithm",
+            fault(
+                "valleys",
+                ("x = np.log(N)", "x = N / N.mean()"),
+                ("return np.exp(m), a", "return m * N.mean(), a"),
+                ("return np.exp(m), float", "return m * N.mean(), float"),
+                ("np.polyfit(np.log(budgets), m, 1)", "np.polyfit(np.log(budgets), np.log(np.abs(m) * N.mean()), 1)"),
+            ),
+        ),
+        "sign": (
+            "has the middle on the wrong side",
+            fault("valleys", ("middle[b] - solution", "middle[b] + solution")),
+        ),
+        "no-two": ("forgets the 2 of the derivative", fault("valleys", ("/ (2 * q)", "/ q"))),
+        "uncentred": ("forgets the shift", fault("valleys", ("m = np.array([middle[b] - ", "m = np.array([0 - "))),
+        "logs": (
+            "returns the middles and not the sizes",
+            fault("valleys", ("return np.exp(m), a", "return m, a"), ("return np.exp(m), float", "return m, float")),
+        ),
+        "tens": (
+            "takes logarithms to base 10 and e for the size",
+            fault("valleys", ("x = np.log(N)", "x = np.log10(N)")),
+        ),
+        "lowest-run": (
+            "takes the lowest run of each budget",
+            fault(
+                "valleys",
+                (
+                    ("m = np.array([middle[b] - solution[2 * i + 1] / (2 * q) for i, b in enumerate(budgets)])"),
+                    "m = np.array([x[C == b][np.argmin(L[C == b])] for b in budgets])",
+                ),
+            ),
+        ),
+        "runs-count": (
+            "lets every run count in the exponent",
+            fault(
+                "valleys",
+                (
+                    "np.polyfit(np.log(budgets), m, 1)[0]",
+                    "np.polyfit(np.log(C), [m[budgets.index(b)] for b in C.tolist()], 1)[0]",
+                ),
+            ),
+        ),
+        "inverse": (
+            "returns the inverse exponent",
+            fault("valleys", ("np.polyfit(np.log(budgets), m, 1)[0]", "np.polyfit(m, np.log(budgets), 1)[0]")),
+        ),
+        "through-zero": (
+            "fits a line through the origin",
+            fault(
+                "valleys",
+                ("np.polyfit(np.log(budgets), m, 1)[0]", "(np.log(budgets) @ m) / (np.log(budgets) @ np.log(budgets))"),
+            ),
+        ),
+        "two-ends": (
+            "takes the exponent from the first and the last budget",
+            fault(
+                "valleys", ("np.polyfit(np.log(budgets), m, 1)[0]", "(m[-1] - m[0]) / np.log(budgets[-1] / budgets[0])")
+            ),
+        ),
+        "raw-budget": (
+            "fits against the budget, not its logarithm",
+            fault("valleys", ("np.polyfit(np.log(budgets), m, 1)", "np.polyfit(budgets, m, 1)")),
+        ),
+        "appearance": (
+            "lists budgets in the order of the runs",
+            fault("valleys", ("sorted(set(C.tolist()))", "list(dict.fromkeys(C.tolist()))")),
+        ),
+        "falling": (
+            "lists budgets in decreasing order",
+            fault("valleys", ("sorted(set(C.tolist()))", "sorted(set(C.tolist()), reverse=True)")),
+        ),
+        "no-error": (
+            "returns the top of a hill",
+            fault("valleys", ('    if not q > 0:\n        raise ValueError("no valley")\n', "")),
+        ),
+        "nonzero": ("only refuses q = 0", fault("valleys", ("if not q > 0", "if q == 0"))),
+        "one-budget": ("gives the exponent 0 for one budget", fault("valleys", ('float("nan")', "0.0"))),
+        "one-budget-error": (
+            "fails with one budget",
+            fault(
+                "valleys",
+                ('    if len(budgets) < 2:\n        return np.exp(m), float("nan")\n', ""),
+                (
+                    "np.polyfit(np.log(budgets), m, 1)[0]",
+                    (
+                        "np.linalg.solve(np.array([[len(m), np.log(budgets).sum()], [np.log(budgets).sum("
+                        "), (np.log(budgets) ** 2).sum()]]), np.array([m.sum(), np.log(budgets) @ m]))[1]"
+                    ),
+                ),
+            ),
+        ),
+        "normal-equations": (
+            "solves the normal equations without a shift",
+            fault(
+                "valleys",
+                (
+                    "z = x - np.array([middle[b] for b in C.tolist()])",
+                    "z = x\n    middle = dict.fromkeys(budgets, 0.0)",
+                ),
+                ("np.linalg.lstsq(design, L, rcond=None)[0]", "np.linalg.solve(design.T @ design, design.T @ L)"),
+            ),
+        ),
+        "ridge": (
+            "adds a small number for safety",
+            fault(
+                "valleys",
+                (
+                    "np.linalg.lstsq(design, L, rcond=None)[0]",
+                    "np.linalg.solve(design.T @ design + 1e-6 * np.eye(design.shape[1]), design.T @ L)",
+                ),
+            ),
+        ),
+        "log-loss": (
+            "fits the logarithm of the loss",
+            fault("valleys", ("np.linalg.lstsq(design, L,", "np.linalg.lstsq(design, np.log(L),")),
+        ),
+        "drops-pairs": (
+            "leaves out budgets with two sizes",
+            fault(
+                "valleys",
+                (
+                    "budgets = sorted(set(C.tolist()))",
+                    "budgets = [b for b in sorted(set(C.tolist())) if len(set(N[C == b].tolist())) > 2]",
+                ),
+                (
+                    "    x = np.log(N)\n",
+                    ("    keep = np.isin(C, budgets)\n    N, C, L = N[keep], C[keep], L[keep]\n    x = np.log(N)\n"),
+                ),
+            ),
+        ),
+        "whole-numbers": (
+            "rounds the sizes",
+            fault(
+                "valleys",
+                ("return np.exp(m), a", "return np.round(np.exp(m)), a"),
+                ("return np.exp(m), float", "return np.round(np.exp(m)), float"),
+            ),
+        ),
+        "sorted-sizes": (
+            "returns the best sizes sorted by themselves instead of by budget",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    x = np.log(np.asarray(N, dtype=np.float64))
+    C = np.asarray(C, dtype=np.float64)
+    L = np.asarray(L, dtype=np.float64)
+    budgets, idx = np.unique(C, return_inverse=True)
+    num = den = 0.0
+    fits = []
+    for b in range(len(budgets)):
+        xb, Lb = x[idx == b], L[idx == b]
+        c = xb.mean()
+        z, y = xb - c, Lb - Lb[0]
+        y = y - y.mean()
+        zz = z @ z
+        slope = z @ y / zz
+        u = z * z - (z * z).mean()
+        bend = z @ u / zz
+        res = u - bend * z
+        num += res @ y
+        den += res @ res
+        fits.append((c, slope, bend))
+    q = num / den
+    if not q > 0:
+        raise ValueError("the runs make no valley")
+    m = np.array([c - (slope - q * bend) / (2 * q) for c, slope, bend in fits])
+    if len(budgets) == 1:
+        return np.exp(m), float("nan")
+    t = np.log(budgets)
+    t = t - t.mean()
+    return np.sort(np.exp(m)), float(t @ (m - m.mean()) / (t @ t))
+"""
+            },
+        ),
+        "plain": (
+            "raises only if q < 0, so q = 0 (all losses equal) gives nan or inf instead of a ValueError",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    x = np.log(np.asarray(N, dtype=np.float64))
+    C = np.asarray(C, dtype=np.float64)
+    L = np.asarray(L, dtype=np.float64)
+    budgets, idx = np.unique(C, return_inverse=True)
+    num = den = 0.0
+    fits = []
+    for b in range(len(budgets)):
+        xb, Lb = x[idx == b], L[idx == b]
+        c = xb.mean()
+        z, y = xb - c, Lb - Lb[0]
+        y = y - y.mean()
+        zz = z @ z
+        slope = z @ y / zz
+        u = z * z - (z * z).mean()
+        bend = z @ u / zz
+        res = u - bend * z
+        num += res @ y
+        den += res @ res
+        fits.append((c, slope, bend))
+    q = num / den
+    if q < 0:
+        raise ValueError("the runs make no valley")
+    m = np.array([c - (slope - q * bend) / (2 * q) for c, slope, bend in fits])
+    if len(budgets) == 1:
+        return np.exp(m), float("nan")
+    t = np.log(budgets)
+    t = t - t.mean()
+    return np.exp(m), float(t @ (m - m.mean()) / (t @ t))
+"""
+            },
+        ),
+        "threshold": (
+            "treats a small q as no valley (threshold 1e-4)",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    x = np.log(np.asarray(N, dtype=np.float64))
+    C = np.asarray(C, dtype=np.float64)
+    L = np.asarray(L, dtype=np.float64)
+    budgets, idx = np.unique(C, return_inverse=True)
+    num = den = 0.0
+    fits = []
+    for b in range(len(budgets)):
+        xb, Lb = x[idx == b], L[idx == b]
+        c = xb.mean()
+        z, y = xb - c, Lb - Lb[0]
+        y = y - y.mean()
+        zz = z @ z
+        slope = z @ y / zz
+        u = z * z - (z * z).mean()
+        bend = z @ u / zz
+        res = u - bend * z
+        num += res @ y
+        den += res @ res
+        fits.append((c, slope, bend))
+    q = num / den
+    if q < 1e-4:
+        raise ValueError("the runs make no valley")
+    m = np.array([c - (slope - q * bend) / (2 * q) for c, slope, bend in fits])
+    if len(budgets) == 1:
+        return np.exp(m), float("nan")
+    t = np.log(budgets)
+    t = t - t.mean()
+    return np.exp(m), float(t @ (m - m.mean()) / (t @ t))
+"""
+            },
+        ),
+        "each-alone": (
+            "raises a ValueError if any single budget bends downwards by itself",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    x = np.log(np.asarray(N, dtype=np.float64))
+    C = np.asarray(C, dtype=np.float64)
+    L = np.asarray(L, dtype=np.float64)
+    budgets, idx = np.unique(C, return_inverse=True)
+    num = den = 0.0
+    fits = []
+    for b in range(len(budgets)):
+        xb, Lb = x[idx == b], L[idx == b]
+        c = xb.mean()
+        z, y = xb - c, Lb - Lb[0]
+        y = y - y.mean()
+        zz = z @ z
+        slope = z @ y / zz
+        u = z * z - (z * z).mean()
+        bend = z @ u / zz
+        res = u - bend * z
+        if len(np.unique(xb)) > 2 and res @ y <= 0:
+            raise ValueError("no valley")
+        num += res @ y
+        den += res @ res
+        fits.append((c, slope, bend))
+    q = num / den
+    if not q > 0:
+        raise ValueError("the runs make no valley")
+    m = np.array([c - (slope - q * bend) / (2 * q) for c, slope, bend in fits])
+    if len(budgets) == 1:
+        return np.exp(m), float("nan")
+    t = np.log(budgets)
+    t = t - t.mean()
+    return np.exp(m), float(t @ (m - m.mean()) / (t @ t))
+"""
+            },
+        ),
+        "merged-runs": (
+            "averages the losses of runs of the same size and budget first",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    x = np.log(np.asarray(N, dtype=np.float64))
+    C = np.asarray(C, dtype=np.float64)
+    L = np.asarray(L, dtype=np.float64)
+    budgets, idx = np.unique(C, return_inverse=True)
+    num = den = 0.0
+    fits = []
+    for b in range(len(budgets)):
+        xb, inv = np.unique(x[idx == b], return_inverse=True)
+        Lb = np.bincount(inv, weights=L[idx == b]) / np.bincount(inv)
+        c = xb.mean()
+        z, y = xb - c, Lb - Lb[0]
+        y = y - y.mean()
+        zz = z @ z
+        slope = z @ y / zz
+        u = z * z - (z * z).mean()
+        bend = z @ u / zz
+        res = u - bend * z
+        num += res @ y
+        den += res @ res
+        fits.append((c, slope, bend))
+    q = num / den
+    if not q > 0:
+        raise ValueError("the runs make no valley")
+    m = np.array([c - (slope - q * bend) / (2 * q) for c, slope, bend in fits])
+    if len(budgets) == 1:
+        return np.exp(m), float("nan")
+    t = np.log(budgets)
+    t = t - t.mean()
+    return np.exp(m), float(t @ (m - m.mean()) / (t @ t))
+"""
+            },
+        ),
+        "clipped": (
+            "clips every middle to the range of sizes tried in its budget",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    x = np.log(np.asarray(N, dtype=np.float64))
+    C = np.asarray(C, dtype=np.float64)
+    L = np.asarray(L, dtype=np.float64)
+    budgets, idx = np.unique(C, return_inverse=True)
+    num = den = 0.0
+    fits = []
+    for b in range(len(budgets)):
+        xb, Lb = x[idx == b], L[idx == b]
+        c = xb.mean()
+        z, y = xb - c, Lb - Lb[0]
+        y = y - y.mean()
+        zz = z @ z
+        slope = z @ y / zz
+        u = z * z - (z * z).mean()
+        bend = z @ u / zz
+        res = u - bend * z
+        num += res @ y
+        den += res @ res
+        fits.append((c, slope, bend, xb.min(), xb.max()))
+    q = num / den
+    if not q > 0:
+        raise ValueError("the runs make no valley")
+    m = np.array([np.clip(c - (slope - q * bend) / (2 * q), lo, hi) for c, slope, bend, lo, hi in fits])
+    if len(budgets) == 1:
+        return np.exp(m), float("nan")
+    t = np.log(budgets)
+    t = t - t.mean()
+    return np.exp(m), float(t @ (m - m.mean()) / (t @ t))
+"""
+            },
+        ),
+        "nearly-equal": (
+            "takes budgets within a relative 1e-5 for one (np.isclose) instead of equal numbers only",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    x = np.log(np.asarray(N, float))
+    C, L = np.asarray(C, float), np.asarray(L, float)
+    budgets = []
+    for c in np.sort(C):
+        if not budgets or not np.isclose(c, budgets[-1]):
+            budgets.append(c)
+    budgets = np.array(budgets)
+    K = len(budgets)
+    X = np.zeros((len(x), 2 * K + 1))
+    shift = np.zeros(K)
+    for j, b in enumerate(budgets):
+        k = np.isclose(C, b)
+        shift[j] = x[k].mean()
+        z = x[k] - shift[j]
+        X[k, j], X[k, K + j], X[k, -1] = 1.0, z, z * z
+    theta = np.linalg.lstsq(X, L - L.mean(), rcond=None)[0]
+    q = theta[-1]
+    if q <= 0:
+        raise ValueError("no valley")
+    m = shift - theta[K:2 * K] / (2 * q)
+    a = np.polyfit(np.log(budgets), m, 1)[0] if K > 1 else float("nan")
+    return np.exp(m), a
+"""
+            },
+        ),
+        "whole-logs": (
+            "fills the centred logarithms into an array made with zeros_like(N)",
+            {
+                "valleys_answer": """\
+def valleys(N, C, L):
+    budgets, idx = np.unique(C, return_inverse=True)
+    K = len(budgets)
+    z = np.zeros_like(N)
+    shift = np.zeros(K)
+    for b in range(K):
+        lx = np.log(N[idx == b])
+        shift[b] = lx.mean()
+        z[idx == b] = lx - shift[b]
+    hot = np.eye(K)[idx]
+    X = np.hstack([hot, hot * z[:, None], z[:, None] ** 2])
+    theta = np.linalg.lstsq(X, L - L[0], rcond=None)[0]
+    q = theta[-1]
+    if not q > 0:
+        raise ValueError("no valley")
+    m = shift - theta[K:2 * K] / (2 * q)
+    if K == 1:
+        return np.exp(m), float("nan")
+    return np.exp(m), float(np.polyfit(np.log(budgets), m, 1)[0])
+"""
+            },
+        ),
+    },
 }
 
 MESSAGE = {
@@ -2044,5 +2861,45 @@ MESSAGE = {
         "values-only": "an example that does not count is no example: its prediction is not pulled to 0",
         "softmax": "there is no softmax: the dot products are the weights",
         "root": "dot products are not divided by the root of d",
+    },
+    "adapters": {
+        "by-rank": "rank-stabilised: divide by the root of the rank",
+        "no-scale": "the product is divided by the root of the rank",
+        "no-weight": "each adapter has a weight",
+        "no-alpha": "each adapter has a constant alpha",
+        "width-for-rank": "the rank is the number of A's columns",
+        "overwrites": "adapters of one part are added",
+        "transposed": "AB is added, not its transpose",
+        "interleaved": "a part is d columns that stand side by side",
+        "all-parts": "an adapter changes its own part only",
+        "no-scale-back": "the factors' gradients have the scale and the weight",
+        "scale-twice": "the scale stands once in a gradient",
+        "first-part-back": "the gradient comes from the adapter's own part, not from the queries'",
+        "all-parts-back": "the gradient comes from the adapter's own part, not from all three",
+        "frozen": "W is asked for its gradient too: M contains W",
+        "frozen-parts": "M contains W, so dW is dM",
+        "first-rank": "each adapter has its own rank",
+    },
+    "valleys": {
+        "own-shapes": "one q serves all budgets",
+        "mean-shape": "q is chosen with all runs at once, not as a mean over budgets",
+        "own-heights-missing": "each budget has its own height",
+        "one-slope": "each budget has its own middle",
+        "sizes": "the parabola is one in ln N",
+        "sign": "the middle lies at minus the slope over 2 q",
+        "no-two": "the derivative of q z squared is 2 q z",
+        "uncentred": "x was shifted before the fit: shift the middle back",
+        "logs": "best sizes are asked for: take the exponential",
+        "tens": "natural logarithms",
+        "lowest-run": "the bottom of the fitted valley, not the lowest run",
+        "runs-count": "every budget counts once in the exponent",
+        "inverse": "the exponent of the size as a power of the budget",
+        "through-zero": "k is chosen too",
+        "two-ends": "least squares over all budgets",
+        "raw-budget": "the law is a line in ln C",
+        "appearance": "budgets stand in increasing order, not in that of the runs",
+        "falling": "budgets stand in increasing order",
+        "log-loss": "the parabola is one of the loss, not of its logarithm",
+        "drops-pairs": "with one q for all, two sizes are enough for a budget",
     },
 }
