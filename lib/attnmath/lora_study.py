@@ -173,7 +173,7 @@ def run(method: str, seed: int, rate: float) -> dict:
         "docs": bits(model, docstrings()),
     }
     if method == "full":
-        record |= changes(model)
+        record |= changes(model, news()["test"])
     return record | {"seconds": round(time.process_time() - began, 1)}
 
 
@@ -183,8 +183,8 @@ def linear_maps(model) -> dict:
     return {name: P.detach().double().numpy() for name, P in named if name.endswith(".weight") and P.ndim == 2}
 
 
-def changes(model) -> dict:
-    """The singular values of W' - W of each linear map, and the bits if each change is cut to a rank."""
+def changes(model, texts) -> dict:
+    """The singular values of W' - W of each linear map, and the bits of texts if each change is cut to a rank."""
     import torch
 
     from attnmath.tasks import lm
@@ -196,7 +196,7 @@ def changes(model) -> dict:
         for name, (U, S, V) in parts.items():
             with torch.no_grad():
                 model.get_parameter(name).copy_(torch.from_numpy(old[name] + U[:, :r] * S[:r] @ V[:r]))
-        cut[str(r)] = bits(model, news()["test"])
+        cut[str(r)] = bits(model, texts)
     values = {name: np.round(S, 4).tolist() for name, (_, S, _) in parts.items()}
     return {"singular values": values, "cut": cut}
 

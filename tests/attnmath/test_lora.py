@@ -262,11 +262,11 @@ def test_the_committed_record_is_whole():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["full", "all 4", "attention 16", "last", "words"])
+@pytest.mark.parametrize("method", ["full", "all 4", "last"])
 def test_the_committed_study_begins_as_a_run_does_today(method):
     record = json.loads(RECORD.read_text())["runs"][method]["2"]
-    _, losses, trained = lora_study.train(method, 2, record["rate"], steps=lora_study.FIRST)
-    compare(np.array(losses), record["first"], name=method, atol=2e-4)
+    _, losses, trained = lora_study.train(method, 2, record["rate"], steps=2)
+    compare(np.array(losses), record["first"][:2], name=method, atol=2e-4)
     assert trained == record["trained"]
 
 
@@ -280,9 +280,10 @@ def test_changes_are_cut_to_the_best_of_each_rank():
     with torch.no_grad():
         for P in changed.parameters():
             P.add_(0.02 * torch.randn_like(P))
-    whole = lora_study.bits(changed, lora_study.news()["test"])
+    texts = lora_study.news()["test"][:2]
+    whole = lora_study.bits(changed, texts)
     old, new = lora_study.linear_maps(lm.load()), lora_study.linear_maps(changed)
-    found = lora_study.changes(changed)
+    found = lora_study.changes(changed, texts)
     assert list(found["singular values"]) == list(old) and len(old) == 18
     for name, values in found["singular values"].items():
         left = np.sqrt((np.array(values)[4:] ** 2).sum())
