@@ -78,9 +78,9 @@ def lora_numbers(shapes, r: int) -> int:
 def adapting_bytes(parameters: int, trained: int, kept: int = 4) -> int:
     r"""What training a part of a model with Adam holds in float32, activations left out.
 
-    .. math:: k\,(N - n) + 16\,n \quad\text{if the n are numbers of the model, of which the rest is kept in k bytes}
+    .. math:: k\,(N - n) + 16\,n
 
-    An adapter's numbers come on top of the model's: pass N plus n for all of them.
+    The 16 bytes are the number, its gradient and two moments. A frozen number has neither gradient nor moments.
 
     Parameters
     ----------
