@@ -1,7 +1,7 @@
 """How well blanks are filled after some minutes: ``python -m attnmath.span_study OUT.json`` trains and measures.
 
-Each run is a preset of ``python -m attnmath.train t5`` with another seed, another mean length of the spans or other
-tasks; tables of counts fill the same blanks.
+Each run is a preset of ``python -m attnmath.train t5`` with another seed, another mean length of the spans;
+tables of counts fill the same blanks.
 """
 
 import sys
@@ -15,17 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from attnmath import spans
-from attnmath.lm_baselines import counted
-from attnmath.ngram import KneserNey
+from attnmath.ngram import KneserNey, interpolated
 from attnmath.study import Study
 from attnmath.tasks import t5
 from attnmath.torch.training import Run
 
 MEANS = (1, 3, 8)
 SEEDS = (1, 2, 3)
-TOGETHER = {"together": "fill+where+next", "where": "where", "next": "next"}
-TEXTS = 120  # of the test part, whose blanks are filled
-BOTH = 300  # blanks for which counts look to both sides
+TEXTS = 400  # of the test part, whose blanks are filled
+BOTH = 400  # blanks of one token for which counts look to both sides
+ORDER = 8  # of the counts
 FIRST = 4  # losses that a test repeats
 SHOWN = 40  # blanks that are shown
 
@@ -39,18 +38,17 @@ def base() -> t5.Task:
 def task(seed: int, **changed) -> t5.Task:
     """The task of one run: the preset's, with a seed and what is changed, on the text of `base`."""
     found = object.__new__(t5.Task)
-    preset = t5.PRESETS["book" if changed.get("tasks", "fill") == "fill" else "tasks"]
-    config = replace(preset, seed=seed, **changed)
+    config = replace(t5.PRESETS["book"], seed=seed, **changed)
     found.__dict__ |= base().__dict__ | {"config": config, "per_epoch": config.steps}
     found.total = config.epochs * config.steps
     found.parts = {name: part.under(config) for name, part in base().parts.items()}
     return found
 
 
-def blanks(mean: float, *, roll: bool = False) -> tuple:
+def blanks(mean: float, *, roll: bool = True) -> tuple:
     """Sources, targets and masks of the test texts, the same for every model."""
-    config, part = replace(t5.Config(), mean=float(mean)), base().parts["test"]
-    return t5.corrupted(part.ids, part.spread("fill", TEXTS), config, np.random.default_rng(mean), roll)
+    config, part = replace(t5.Config(), mean=float(mean), roll=roll), base().parts["test"]
+    return t5.corrupted(part.ids, part.spread("fill", TEXTS), config, np.random.default_rng(mean))
 
 
 def matches(answers, targets, sentinels) -> tuple[int, int, int]:
@@ -74,7 +72,7 @@ def matches(answers, targets, sentinels) -> tuple[int, int, int]:
     return right, total, malformed
 
 
-def filled(model, mean: float, *, roll: bool = False) -> dict:
+def filled(model, mean: float, *, roll: bool = True) -> dict:
     """Bits per cut token (its sentinels' share included), and apart those of tokens and of sentinels."""
     sources, targets, masks = blanks(mean, roll=roll)
     bits, marks = t5.surprise(model, sources, targets), targets >= t5.Config().vocabulary
@@ -97,11 +95,11 @@ def written(model, mean: float) -> tuple[dict, list]:
             said = spans.blanks(answer, sentinels)
         except ValueError:
             continue
-        place = np.flatnonzero(source == sentinels[1])[0]  # the second blank
-        around = [source[max(place - 12, 0) : place], source[place + 1 : place + 9]]
+        place = np.flatnonzero(source == sentinels[0])[0]
+        around = source[:place], source[place + 1 :]
         left, right_ = map(model.text, around)
-        stood = model.text(spans.blanks(target, sentinels)[1])
-        shown.append([left, stood, model.text(said[1]), right_])
+        stood = model.text(spans.blanks(target, sentinels)[0])
+        shown.append([left, stood, model.text(said[0]), right_])
     return {"right": right, "spans": total, "malformed": malformed, "texts": len(answers)}, shown[:SHOWN]
 
 
@@ -114,29 +112,7 @@ def fill_run(mean: int, seed: int) -> dict:
         record["written"][str(m)], shown = written(model, m)
         if seed == 1 and m == mean:
             record["shown"] = shown
-    record["rolled"] = filled(model, mean, roll=True)
-    return record | {"seconds": round(time.process_time() - began, 1)}
-
-
-def tasks_run(name: str, seed: int) -> dict:
-    """Train one model on one or several tasks, and measure each of them on the test part."""
-    began, one = time.process_time(), task(seed, tasks=TOGETHER[name])
-    model, record = _trained(one)
-    part, rows = one.parts["test"], one.parts["test"].spread("where", 200)
-    labels = [part.labels[row] for row in rows]
-    for asked in one.config.names:
-        if asked == "fill":
-            record["fill"] = filled(model, 3)
-            continue
-        sources, targets = part.examples(asked, rows)
-        bits = t5.surprise(model, sources, targets)
-        said = [model.text(ids[:-1]) for ids in model.answer(sources, t5.END, 16)]
-        record[asked] = {
-            "bits": round(float(bits.sum() / (targets != t5.PAD).sum()), 4),
-            "right": sum(a == b for a, b in zip(said, labels, strict=True)),
-            "packages": sum(a in set(labels) for a in said),
-            "texts": len(rows),
-        }
+    record["unrolled"] = filled(model, mean, roll=False)
     return record | {"seconds": round(time.process_time() - began, 1)}
 
 
@@ -177,64 +153,72 @@ def both_sides(model: KneserNey, ids: np.ndarray, place: int, until: int) -> np.
     left, right = ids[max(place - k + 2, 0) : place], ids[place + 1 : min(until, place + k)]
     rows = np.tile(np.concatenate([left, [0], right]), (t, 1))
     rows[:, len(left)] = np.arange(t)
-    pad = np.zeros((t, k - 1), np.int64)  # so that no context reaches into the row before
-    own = model.probabilities(np.concatenate([pad, rows], 1).ravel()).reshape(t, -1)[:, -len(right) or rows.size :]
+    own = probabilities(model, rows)[:, len(left) + 1 :]
     logp = np.log(p) + np.log(own).sum(-1)
     p = np.exp(logp - logp.max())
     return p / p.sum()
 
 
+def probabilities(model: KneserNey, rows: np.ndarray) -> np.ndarray:
+    """Of each token of several texts (r, n), given those before it in its own text.
+
+    Examples
+    --------
+    >>> model = KneserNey([0, 1, 0, 1, 0, 2], 3, order=2)
+    >>> probabilities(model, np.array([[0, 1], [1, 0]])).round(3)
+    array([[0.333, 0.5  ],
+           [0.333, 0.667]])
+    """
+    x = rows.ravel().astype(np.int64)
+    p, before = np.full(len(x), 1 / model.vocabulary), np.zeros(len(x), np.int64)
+    for level in model.levels:
+        wanted = before * model.vocabulary + x
+        at = np.minimum(np.searchsorted(level.keys, wanted), len(level.keys) - 1)
+        found = np.where((before >= 0) & (level.keys[at] == wanted), at, -1)
+        p = interpolated(level, before, np.where(found < 0, 0, level.counts[found]), p)
+        before = np.roll(found, 1)
+        before[:: rows.shape[1]] = -1  # no text reads the one before it
+    return p.reshape(rows.shape)
+
+
 def baselines() -> dict:
     """What counts say to the same blanks: the most frequent token, n-grams from the left, and from both sides."""
-    parts = base().parts
-    train, test = parts["train"].ids, parts["test"].ids
-    model, order = counted("tokens", train, parts["validation"].ids, t5.Config().vocabulary)
+    train, n = base().parts["train"].ids, t5.Config().context
+    model = KneserNey(train, t5.Config().vocabulary, ORDER)
     frequent = np.bincount(train, minlength=model.vocabulary) + 1.0
     frequent /= frequent.sum()
-    left = model.probabilities(test)
-    found = {"order": order}
-    starts, n = parts["test"].spread("fill", TEXTS), t5.Config().context
+    part, found = base().parts["test"], {"order": ORDER}
+    texts = [part.ids[start : start + n] for start in part.spread("fill", TEXTS)]
     for mean in MEANS:
         masks = blanks(mean)[2]
-        places = np.concatenate([start + np.flatnonzero(mask) for start, mask in zip(starts, masks, strict=True)])
-        found[str(mean)] = {
-            "frequent": round(float(-np.log2(frequent[test[places]]).mean()), 4),
-            "left": round(float(-np.log2(left[places]).mean()), 4),
-        }
+        p = probabilities(model, np.stack(texts))[masks]
+        q = frequent[np.stack(texts)[masks]]
+        bits = {"frequent": -np.log2(q).mean(), "left": -np.log2(p).mean()}
+        found[str(mean)] = {name: round(float(value), 4) for name, value in bits.items()}
     masks = blanks(1)[2]
-    asked = [(s, i) for s, mask in zip(starts, masks, strict=True) for i in np.flatnonzero(mask)]
-    asked = [asked[i] for i in np.linspace(0, len(asked) - 1, BOTH).astype(int)]
+    asked = [(row, i) for row, mask in enumerate(masks) for i in np.flatnonzero(mask)]
     right, bits = Counter(), 0.0
-    for start, i in asked:
-        mask = masks[list(starts).index(start)]
-        hidden = i + 1 + np.flatnonzero(np.append(mask[i + 1 :], True))[0]
-        window = test[start : start + n]
-        p = both_sides(model, window, i, hidden)
-        truth = window[i]
+    for row, i in (asked[i] for i in np.linspace(0, len(asked) - 1, BOTH).astype(int)):
+        until = i + 1 + np.flatnonzero(np.append(masks[row, i + 1 :], True))[0]  # the next blank is not known
+        p, truth = both_sides(model, texts[row], i, until), texts[row][i]
         bits -= np.log2(p[truth])
         right["both"] += int(p.argmax() == truth)
-        right["left"] += int(model.next(window[max(i - 8, 0) : i]).argmax() == truth)
+        right["left"] += int(model.next(texts[row][:i]).argmax() == truth)
         right["frequent"] += int(frequent.argmax() == truth)
-    found["single"] = {"blanks": BOTH, "right": dict(right), "bits of both": round(float(bits / BOTH), 4)}
-    labels = parts["test"].labels
-    rows = parts["test"].spread("where", 200)
-    often = Counter(parts["train"].labels).most_common(1)[0][0]
-    found["where"] = {"most": often, "right": sum(labels[row] == often for row in rows), "texts": len(rows)}
-    return found
+    return found | {"single": {"blanks": BOTH, "right": dict(right), "bits of both": round(float(bits / BOTH), 4)}}
 
 
 def _plan():
     fills = {f"{mean} {seed}": partial(fill_run, mean, seed) for seed in SEEDS for mean in (3, 1, 8)}
-    several = {f"{name} {seed}": partial(tasks_run, name, seed) for seed in SEEDS for name in TOGETHER}
-    return {"baselines": baselines, "fill": fills, "tasks": several}
+    return {"baselines": baselines, "fill": fills}
 
 
 def _told(found):
-    return found.get("bits", {}), found.get("where", {}), found["seconds"]
+    return found["bits"], found["written"], found["seconds"]
 
 
 FILE = "chapters/08_at_work/span_corruption.json"
-STUDY = Study("attnmath.span_study", FILE, ("baselines", "fill", "tasks"), _plan, _told)
+STUDY = Study("attnmath.span_study", FILE, ("baselines", "fill"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

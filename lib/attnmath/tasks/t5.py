@@ -20,15 +20,16 @@ from attnmath.torch.normalisation import rms_norm
 from attnmath.torch.relative_positions import relative_bias
 from attnmath.torch.residuals import sublayer
 from attnmath.torch.training import adamw, load_state, refuse, rise_and_cosine
-from attnmath.torch.transformer import Transformer, decode, encode
+from attnmath.torch.transformer import Transformer, decode, encode, token_embedding
 
 SPECIALS = ("<|end|>", "<|pad|>")  # behind each document; where a row has ended, and before the decoder's first token
 END, PAD = range(2)
 SENTINELS = 32  # the last ids of the model's vocabulary
 TASKS = ("fill", "where", "next")
 PREFIX = {"fill": "", "where": "where: ", "next": "next: "}  # of a fill the sentinels tell enough
-SHOWN, NEXT = 48, 8  # tokens of a document that "where" and "next" show, and that "next" asks for
+SHOWN, NEXT = 64, 8  # tokens of a document that "where" and "next" show, and that "next" asks for
 BLANK = "___"
+AWAY = 3.0  # what the first two heads of the encoder take from the other side before the first step
 QUICK = 64  # validation examples of each task at the end of an epoch
 
 
@@ -42,7 +43,8 @@ class Config:
     d, heads, f, layers : the sizes of the Transformer; as many layers in the decoder as in the encoder.
     vocabulary : of the tokens, the two special ones included; the sentinels come on top.
     context : tokens of a text from which spans are cut.
-    density, mean : the share of tokens that is cut, and the mean length of a span, as in `attnmath.spans`.
+    density, mean, roll : the share of tokens that is cut, the mean length of a span, and whether the mask is turned,
+        as in `attnmath.spans`.
     epochs, steps : how often the model is held against the validation text, and the steps before each.
     batch : examples of each task in a step.
     rate, warmup : the highest learning rate, and the steps to reach it; from there it falls to 0 as a cosine.
@@ -55,12 +57,13 @@ class Config:
     heads: int = 4
     f: int = 256
     layers: int = 2
-    vocabulary: int = 1024
-    context: int = 160
+    vocabulary: int = 258
+    context: int = 32
     density: float = 0.15
     mean: float = 3.0
+    roll: bool = True
     epochs: int = 2
-    steps: int = 200
+    steps: int = 500
     batch: int = 16
     rate: float = 4e-3
     warmup: int = 50
@@ -92,7 +95,19 @@ class Config:
 PRESETS = {
     "book": Config(),
     "tasks": Config(tasks="fill+where+next", batch=8),
-    "full": Config(d=192, f=768, layers=4, heads=6, epochs=20, steps=1000, batch=32, rate=1e-3, warmup=500),
+    "full": Config(
+        vocabulary=1024,
+        context=160,
+        d=192,
+        f=768,
+        layers=4,
+        heads=6,
+        epochs=20,
+        steps=1000,
+        batch=32,
+        rate=1e-3,
+        warmup=500,
+    ),
 }
 
 
@@ -115,8 +130,11 @@ class TextToText(Transformer):
             raise ValueError(f"the tokenizer has {len(tokens)} tokens and vocabulary is {config.vocabulary}")
         sizes = (config.vocabulary + SENTINELS, config.d, config.heads, config.f, config.layers)
         join, relative = partial(sublayer, norm=rms_norm, norm_first=True), partial(relative_bias, distance=64)
-        super().__init__(*sizes, norm=rms_norm, buckets=32, relative=relative, join=join)
-        torch.nn.init.normal_(self.embeddings.word, std=0.1)
+        embed = partial(token_embedding, scale=math.sqrt(config.d))
+        super().__init__(*sizes, norm=rms_norm, buckets=32, embed=embed, relative=relative, join=join)
+        torch.nn.init.normal_(self.embeddings.word, std=config.d**-0.5)
+        look_near(self.encoder.relative, both=True)
+        look_near(self.decoder.relative, both=False)
         self.config, self.tokens = config, tokens
 
     @torch.no_grad()
@@ -143,7 +161,7 @@ class TextToText(Transformer):
         found, _ = greedy(step, PAD, end, len(memory), limit)
         return [[*ids, end] if len(ids) < limit else ids for ids in found]
 
-    def text(self, ids: Sequence[int]) -> str:
+    def text(self, ids) -> str:
         """Tokens as text, a blank for each sentinel."""
         parts, own = [], []
         for i in [*map(int, ids), None]:
@@ -173,6 +191,23 @@ class TextToText(Transformer):
         return [self.text(span) for span in spans.blanks(target, sentinels)]
 
 
+@torch.no_grad()
+def look_near(table: torch.Tensor, both: bool) -> None:
+    """Let heads begin by looking at what is near, as ALiBi's do: the numbers of a table (c, h) fall with the distance.
+
+    Parameters
+    ----------
+    table : of `attnmath.torch.relative_bias`; it is written into.
+    both : whether there are buckets behind the query too; then the first head looks back and the second one forward.
+    """
+    c, h = table.shape
+    near = c // 2 if both else c
+    table.copy_(-(torch.arange(c) % near)[:, None] * 2.0 ** -torch.arange(h))
+    if both and h > 1:
+        table[near:, 0] -= AWAY
+        table[:near, 1] -= AWAY
+
+
 # examples ------------------------------------------------------------------------------------------------------------
 
 
@@ -187,22 +222,21 @@ def shift_right(target: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.full_like(target[:, :1], PAD), target[:, :-1]], -1)
 
 
-def corrupted(ids: np.ndarray, starts: Sequence[int], config: Config, rng: np.random.Generator, roll: bool = False):
+def corrupted(ids: np.ndarray, starts, config: Config, rng: np.random.Generator):
     """Texts cut out of a stream and corrupted: sources and targets, two arrays without padding, and the masks.
 
     Parameters
     ----------
     ids : the stream.
     starts : where each text begins.
-    config : its context, density, mean and sentinels.
+    config : its context, density, mean, roll and sentinels. A rolled mask that tears a span is drawn again.
     rng : of the masks.
-    roll : as in `attnmath.spans.span_mask`; then a text whose mask tears a span is drawn again.
     """
     number = spans.span_counts(config.context, config.density, config.mean).spans
     pairs, masks = [], []
     for start in starts:
         while True:
-            mask = spans.span_mask(config.context, config.density, config.mean, rng, roll=roll)
+            mask = spans.span_mask(config.context, config.density, config.mean, rng, roll=config.roll)
             if (mask & ~np.concatenate([[False], mask[:-1]])).sum() == number:
                 break
         pairs.append(spans.corrupt(ids[start : start + config.context], mask, config.sentinels))
