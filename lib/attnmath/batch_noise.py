@@ -74,7 +74,7 @@ def progress_share(batch, scale):
 
     Examples
     --------
-    >>> progress_share(np.array([5, 20, 180]), 20).tolist()
+    >>> progress_share(np.array([5, 20, 180]), 20).round(6).tolist()
     [0.2, 0.5, 0.9]
     """
     batch = np.asarray(batch, dtype=float)
