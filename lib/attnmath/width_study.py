@@ -145,7 +145,7 @@ def gain(model, pool, G, B: int | None, length: float, rng) -> float:
     params, before, gained = list(model.parameters()), loss(model, pool).item(), []
     start = torch.nn.utils.parameters_to_vector(params)
     for _ in range(DRAWS if B else 1):
-        g = G[torch.from_numpy(rng.integers(0, POOL, B))].mean(0) if B else G.mean(0)
+        g = G[torch.from_numpy(rng.integers(0, len(G), B))].mean(0) if B else G.mean(0)
         torch.nn.utils.vector_to_parameters(start - length * g, params)
         gained.append(before - loss(model, pool).item())
     torch.nn.utils.vector_to_parameters(start, params)

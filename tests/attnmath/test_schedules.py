@@ -7,6 +7,7 @@ from attnmath.check import compare
 from attnmath.schedules import warmup_stable_decay
 
 
+@pytest.mark.claim("eq:warmup-stable-decay")
 def test_it_rises_stays_and_falls_as_drawn_through_four_points():
     steps = np.arange(1, 31)
     got = [warmup_stable_decay(int(s), 0.3, 5, 10, 30) for s in steps]

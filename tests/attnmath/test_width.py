@@ -79,6 +79,7 @@ def test_first_values_have_the_spreads_of_the_rule(rule):
     assert spread["layers.0.attention.key.weight"] != spread["layers.1.attention.key.weight"]
 
 
+@pytest.mark.claim("eq:output-multiplier", "eq:score-scale")
 @pytest.mark.parametrize("rule", width.EXPONENTS)
 def test_the_decoder_is_the_librarys_with_its_scales(rule, rng):
     """By NumPy's decoder in float64, with scores and head scaled by hand."""
