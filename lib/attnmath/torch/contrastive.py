@@ -31,18 +31,19 @@ def cosine_scores(
     >>> cosine_scores(torch.tensor([[3.0, 4.0]]), torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor(10.0).log())
     tensor([[6., 8.]])
     """
-    return _scores(U, V, log_scale).to(U.dtype)
-
-
-def _scores(U, V, log_scale):
-    """The scores, of 16-bit vectors in float32."""
-    _require.shapes(U=(U, "n d"), V=(V, "m d"))
-    _ask.scale(log_scale, U.dtype)
-    wide = torch.promote_types(U.dtype, torch.float32)
-    scale = log_scale.to(wide).exp()
+    U_, V_, scale = _wide(U, V, log_scale)
+    scale = scale.exp()
     if can_look(scale):
         _ask.finite_scale(log_scale.detach(), scale.to(U.dtype).item())
-    return scale * (unit_norm(U.to(wide)) @ unit_norm(V.to(wide)).T)  # eq:cosine-scores
+    S = scale * (unit_norm(U_) @ unit_norm(V_).T)  # eq:cosine-scores
+    return S.to(U.dtype)
+
+
+def _wide(U, V, log_scale):
+    """The arguments, checked; of 16 bits in float32."""
+    _require.shapes(U=(U, "n d"), V=(V, "m d"))
+    _ask.scale(log_scale, U.dtype)
+    return [X.to(torch.promote_types(U.dtype, torch.float32)) for X in (U, V, log_scale)]
 
 
 def matching_loss(S: Float[Array, "n m"]) -> Float[Array, ""]:
@@ -78,7 +79,7 @@ def contrastive_loss(
     >>> contrastive_loss(torch.eye(2), torch.eye(2), torch.tensor(3.0).log())
     tensor(0.0486)
     """
-    return matching_loss(_scores(U, V, log_scale)).to(U.dtype)
+    return matching_loss(cosine_scores(*_wide(U, V, log_scale))).to(U.dtype)  # eq:contrastive-loss
 
 
 def end_of_text(ids: Integer[Array, "... n"], end: int | None = None) -> Integer[Array, "..."]:
