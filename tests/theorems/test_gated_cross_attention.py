@@ -121,7 +121,7 @@ def test_a_closed_gate_opens_in_two_steps(rng):
     assert moved[1] == set(flat)
 
 
-@pytest.mark.claim("lem-wide-open")
+@pytest.mark.claim("eq:gated-sublayer-vjp")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_gate_that_is_wide_open_never_learns(dtype, rng):
     params = map_tree(lambda X: X.astype(dtype), layer(rng, 20.0))
