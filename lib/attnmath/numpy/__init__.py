@@ -81,6 +81,7 @@ from attnmath.numpy.lora import lora_linear, lora_merge, lora_unmerge
 from attnmath.numpy.losses import cross_entropy, smoothed_targets
 from attnmath.numpy.low_rank import linformer_attention, slot_mask
 from attnmath.numpy.lstm import bidirectional_lstm, lstm, lstm_cell
+from attnmath.numpy.masked_language_model import masked_head, masked_language_model
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.numpy.mixed_precision import scale_loss, unscale
 from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_head_sum, split_heads
@@ -227,6 +228,8 @@ __all__ = [
     "mamba",
     "mamba2",
     "matching_loss",
+    "masked_head",
+    "masked_language_model",
     "mean_attention",
     "mean_outer_product",
     "mean_pool",

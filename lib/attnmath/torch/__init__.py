@@ -91,6 +91,7 @@ from attnmath.torch.lora import LoRA, lora_linear, lora_merge, lora_unmerge
 from attnmath.torch.losses import cross_entropy, smoothed_targets
 from attnmath.torch.low_rank import linformer_attention, slot_mask
 from attnmath.torch.lstm import bidirectional_lstm, lstm, lstm_cell
+from attnmath.torch.masked_language_model import MaskedLanguageModel, masked_head, masked_language_model
 from attnmath.torch.masks import additive_mask, causal_mask, padding_mask, window_mask
 from attnmath.torch.mixed_precision import scale_loss, unscale
 from attnmath.torch.modules import ParamTree, from_numpy, to_numpy
@@ -160,6 +161,7 @@ __all__ = [
     "GatedCrossAttention",
     "LayerNorm",
     "LoRA",
+    "MaskedLanguageModel",
     "MixtureOfExperts",
     "MultiHeadAttention",
     "ParamTree",
@@ -265,6 +267,8 @@ __all__ = [
     "mamba",
     "mamba2",
     "matching_loss",
+    "masked_head",
+    "masked_language_model",
     "mean_attention",
     "mean_outer_product",
     "mean_pool",
