@@ -1,4 +1,4 @@
-"""BERT as `bert`, and what RoBERTa shares with it."""
+"""BERT as `bert` and `masked_language_model`, and what RoBERTa shares with it."""
 
 from attnmath.torch.hf import parts
 from attnmath.torch.hf.converted import Converted
@@ -37,4 +37,19 @@ def convert(model, config, places=None):
     return Converted("bert", params, config.num_attention_heads, keywords)
 
 
-CONVERTERS = {"BertModel": convert}
+def convert_masked(model, config):
+    """The tower, and the head that fills in blanks; a padding token's word vector has gradients from the head alone."""
+    body, head, words = convert(model.bert, config), model.cls.predictions, model.bert.embeddings.word_embeddings
+    own = {"transform": parts.linear(head.transform.dense), "norm": parts.norm(head.transform.LayerNorm)}
+    own["bias"] = head.decoder.bias
+    if head.decoder.weight is not words.weight or words.padding_idx is not None:
+        own["table"] = head.decoder.weight
+
+    def keywords(world, positions=None, segments=None):
+        found = body.keywords(world, positions, segments)
+        return found | {"activation": found["feed_forward"].keywords["activation"]}
+
+    return Converted("masked_language_model", body.params | {"head": own}, config.num_attention_heads, keywords)
+
+
+CONVERTERS = {"BertModel": convert, "BertForMaskedLM": convert_masked}

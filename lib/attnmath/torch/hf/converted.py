@@ -17,8 +17,9 @@ class Converted:
 
     Parameters
     ----------
-    function : the function's name in both worlds: ``"bert"``, ``"decoder_only"``, ``"transformer"`` or, for pictures,
-        ``"vision_encoder"`` and ``"vision_transformer"``; ``"clip"`` for pictures and texts.
+    function : the function's name in both worlds: ``"bert"``, ``"masked_language_model"``, ``"decoder_only"``,
+        ``"transformer"`` or, for pictures, ``"vision_encoder"`` and ``"vision_transformer"``; ``"clip"`` for pictures
+        and texts.
     params : its tree of parameters, tensors that are functions of the model's own, so that gradients reach those.
     heads : number of query heads, of CLIP's pictures and texts.
     keywords : ``keywords(world)`` gives the function's keywords, with parts of `attnmath.numpy` or `attnmath.torch`; if
