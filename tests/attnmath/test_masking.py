@@ -31,6 +31,7 @@ def test_random_tokens_are_drawn_from_all_words_and_the_kinds_fall_anywhere(rng)
     assert np.abs(np.bincount(drawn - 20) / len(drawn) - 0.25).max() < 0.03
     for kind, share in ((found.ids == 1, 0.4), (found.ids >= 20, 0.05), (found.chosen & (found.ids == 5), 0.05)):
         assert np.abs(kind.mean(0) - share).max() < 0.02, "in each column alike"
+        assert np.abs(kind.reshape(4, 1000, 10).mean((1, 2)) - share).max() < 0.02, "in early and late texts alike"
 
 
 def test_the_given_ids_stay_as_they_are_and_a_generator_decides(rng):

@@ -138,6 +138,9 @@ def test_what_the_best_model_says_of_a_token_that_it_sees(seed, split):
         if drawn == 0:
             compare(after, np.eye(t)[x], name="without random tokens it is copied", atol=1e-12)
     compare(table[t] / table[t].sum(), q, name="at a blank", atol=1e-12)
+    if drawn == kept:
+        for q in (1 / (t + 2) - 1e-6, 1 / (t + 2) + 1e-6):
+            assert (q * (drawn / t + kept) / (drawn / t + kept * q) >= 0.5) is (q > 1 / (t + 2))
 
 
 @pytest.mark.claim("lem-mask-share")

@@ -1,0 +1,175 @@
+"""The study of fine-tuning: its task, its measures, and that the committed record begins as a run does today."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attnmath import bpe, masking
+from attnmath import fine_tuning_study as study
+from attnmath.check import compare
+from attnmath.docs import docs, subpackage
+from attnmath.tasks import mlm
+
+FOLDER = Path(__file__).parents[2] / "chapters" / "08_at_work"
+RECORD = FOLDER / "masked_language_model.json"
+TINY = mlm.Config(d=8, heads=2, f=16, layers=1, vocabulary=280, context=10)
+
+
+def classifier(seed=3, classes=3):
+    model = study.Classifier(study.encoder(TINY, None, seed), classes).eval()
+    torch.nn.init.normal_(model.out.weight)
+    return model
+
+
+def test_padding_changes_no_class_and_a_seed_decides(rng):
+    ids = rng.integers(2, 280, (4, 6))
+    short, long = torch.from_numpy(ids), torch.from_numpy(mlm.padded(ids.tolist(), 10))
+    model = classifier()
+    compare(model(long), model(short), atol=1e-5)
+    one, other = (study.Classifier(study.encoder(TINY, None, s), 3).features(short) for s in (3, 4))
+    compare(one, model.features(short), atol=0.0)
+    assert (one - other).abs().max() > 1e-2
+    copied = study.encoder(TINY, model.encoder.state_dict(), 9)
+    compare(study.Classifier(copied, 3).features(short), one, atol=0.0)
+
+
+def test_fine_tuning_learns_and_the_rows_that_are_right_are_told(rng):
+    y = rng.integers(0, 3, 40)
+    ids = rng.integers(10, 280, (40, 10))
+    ids[:, 4] = y + 2  # the class stands in the text
+    model = classifier()
+    losses = study.fine_tune(model, ids, y, 1e-2, 60, seed=1)
+    assert np.mean(losses[-5:]) < 0.3 < losses[0]
+    part = study.Part(ids, [""] * 40, [""] * 40, y, y)
+    hits = study.right(model, part)
+    with torch.no_grad():
+        want = model(torch.from_numpy(ids)).argmax(-1).numpy() == y
+    assert hits.tolist() == want.tolist() and hits.mean() > 0.8
+    assert study.written(hits).count("1") == hits.sum() and study.written(~hits)[0] == "01"[int(~hits[0])]
+
+
+def test_labels_are_nested_and_drawn_by_the_seed():
+    y = np.arange(300)
+    few, more, other = study.sample(y, 50, 1), study.sample(y, 200, 1), study.sample(y, 50, 2)
+    assert few.tolist() == more[:50].tolist() and len(set(more)) == 200
+    assert sorted(study.sample(y, 0, 1)) == list(range(300)) and set(few) != set(other)
+
+
+def test_tables_of_counts_are_what_one_counts_by_hand():
+    """Texts 2 3 4 and 2 3 5 (0 pads); the blank of 2 _ 4, whose token is 3."""
+    train = np.array([[2, 3, 4, 0], [2, 3, 5, 0]])
+    batch = masking.Masked(np.array([[2, 1, 4]]), np.array([[2, 3, 4]]), np.array([[False, True, False]]))
+    one = 3 / (6 + 7)  # two of six tokens, one added to each of seven
+    left, right = (2 + one) / 3, (1 + one) / 2  # Witten and Bell: one kind followed 2, seen twice; one stood before 4
+    between = (1 + 0.5 * (left + right)) / 2
+    found = study.counted(train, batch, 7)
+    compare(np.array(list(found.values())), -np.log2([one, between]), atol=1e-3)
+
+
+def test_two_orders_are_two_products_of_conditionals(rng):
+    torch.manual_seed(1)
+    model, ids = mlm.network(TINY).eval(), rng.integers(2, 280, (3, 10))
+    ids[1, 6:] = mlm.PAD
+    found = study.two_orders(model, ids, np.random.default_rng(4))
+    length = (ids != mlm.PAD).sum(-1)
+    at = np.random.default_rng(4).integers(0, length - 1)
+
+    def logp(row, place, hidden):
+        seen = ids[row, : length[row]].copy()
+        seen[hidden] = mlm.MASK
+        with torch.no_grad():
+            return torch.log_softmax(model(torch.from_numpy(seen)[None])[0, place].double(), -1)[ids[row, place]]
+
+    for row, i in enumerate(at):
+        first = logp(row, i, [i, i + 1]) + logp(row, i + 1, [i + 1])
+        second = logp(row, i + 1, [i, i + 1]) + logp(row, i, [i])
+        compare(found[row], np.array([first, second]), atol=1e-5)
+    assert np.abs(found[:, 0] - found[:, 1]).max() > 1e-5
+
+
+def test_linear_models_see_the_labelled_documents_only(rng):
+    y = np.arange(60) % 2
+    text = [["sum of rows", "mean of a column"][i] for i in y]
+    part = study.Part(np.zeros((60, 1), int), text, [f"{t} whole" for t in text], y, y)
+    parts = {"train": part, "dev": part, "test": part._replace(y=1 - y)}
+    for kind in ("bayes", "tf-idf", "tf-idf, whole"):
+        assert study.on_words(kind, parts, 20, 1) == {"dev": 1.0, "right": "0" * 60}
+    assert study.on_words("frequent", parts, 0, 1)["dev"] == 0.5
+    strange = parts | {"test": part._replace(texts=["zebra"] * 60)}
+    assert study.on_words("tf-idf", strange, 20, 1)["dev"] == 1.0, "the words are those of the training documents"
+    vectors = {name: np.stack([y - 0.5, rng.random(60)], -1) for name in parts}
+    assert study.on_vectors(vectors, parts, 20, 1)["right"] == "0" * 60
+
+
+@pytest.mark.slow
+def test_files_are_whole_in_one_part_and_the_test_is_what_pretraining_never_reads():
+    names, parts, tokens = study.classes(), study._parts(), mlm.load()[1]
+    record = json.loads(RECORD.read_text())["data"]
+    assert {n: [int((p.y == i).sum()) for p in parts.values()] for i, n in enumerate(names)} == record["classes"]
+    assert record["files"] == parts["test"].files.tolist()
+    text = {part: {doc.text for doc in getattr(docs(), part)} for part in ("train", "validation", "test")}
+    assert set(parts["test"].whole) <= text["validation"] | text["test"]
+    assert set(parts["train"].whole) | set(parts["dev"].whole) <= text["train"]
+    file = {doc.text: doc.file for doc in docs().train}
+    files = [{file[t] for t in parts[part].whole} for part in ("train", "dev")]
+    assert not files[0] & files[1]
+    for t, label in zip(parts["train"].whole[:50], parts["train"].y, strict=False):
+        assert subpackage(file[t]) == names[label]
+    row = parts["test"].ids[7]
+    assert parts["test"].whole[7].startswith(tokens.decode(row[row != mlm.PAD]).rstrip("\ufffd"))
+
+
+def test_the_committed_record_is_whole():
+    record = json.loads(RECORD.read_text())
+    assert study.record(*(record[name] for name in study.STUDY.names)) == record
+    assert list(record["runs"]) == list(study.RUNS) and list(record["others"]) == list(study.OTHERS)
+    n = len(record["data"]["files"])
+    for found in (*record["runs"].values(), *record["others"].values()):
+        assert list(found) == [str(seed) for seed in study.SEEDS]
+        for one in found.values():
+            assert list(one) == [str(n) for n in study.LABELS] and {len(x["right"]) for x in one.values()} == {n}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pretrained", "from nothing"])
+def test_the_committed_study_begins_as_a_run_does_today(kind):
+    record, parts = json.loads(RECORD.read_text())["runs"][kind]["2"]["200"], study._parts()["train"]
+    rows = study.sample(parts.y, 200, 2)
+    start = mlm.load()[0].state_dict() if kind == "pretrained" else None
+    model = study.Classifier(study.encoder(study.CONFIG, start, 2), len(study.classes()))
+    rng, want, steps = np.random.default_rng((2, 6)), record["first"], study.STEPS[200]
+    assert want[0] == pytest.approx(math.log(len(study.classes())), abs=1e-4), "it begins with no opinion"
+    losses = _begin(model, parts.ids[rows], parts.y[rows], steps, rng, len(want))
+    compare(np.array(losses), np.array(want), name="losses", atol=2e-3)
+
+
+def _begin(model, ids, y, steps, rng, count):
+    """The first steps, written down again."""
+    optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01)
+    losses = []
+    for step in range(1, count + 1):
+        optimiser.param_groups[0]["lr"] = study.RATE * step / (steps // 10)
+        chosen = rng.choice(len(y), study.BATCH, replace=False)
+        loss = torch.nn.functional.cross_entropy(model(torch.from_numpy(ids[chosen])), torch.from_numpy(y[chosen]))
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.slow
+def test_the_committed_model_knows_of_blanks_what_the_record_says():
+    model, tokens = mlm.load()
+    assert tokens == bpe.train([doc.text for doc in docs().train], study.CONFIG.vocabulary, mlm.SPECIALS)
+    ids = mlm.pieces(tokens, [doc.text for doc in docs().validation], study.CONFIG.context)
+    record = json.loads(RECORD.read_text())["data"]
+    found = mlm.with_blanks(ids, np.random.default_rng(0), study.CONFIG)
+    assert mlm.losses(model, found).mean() / math.log(2) == pytest.approx(record["blanks"]["bits"], abs=0.005)
+    assert sum(P.numel() for P in model.parameters()) == record["parameters"]
+    assert int((ids != mlm.PAD).sum()) == record["tokens"]["validation"]
