@@ -10,9 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "chapters/08_at_work/systems.ipynb"
 TEXT = "\n\n".join(cell.source for cell in nbformat.read(PAGE, 4).cells if cell.cell_type == "markdown")
-PRINTED = "".join(
-    output.get("text", "") for cell in nbformat.read(PAGE, 4).cells for output in cell.get("outputs", [])
-)
+PRINTED = "".join(output.get("text", "") for cell in nbformat.read(PAGE, 4).cells for output in cell.get("outputs", []))
 TABLES = re.findall(r":::\{list-table\} .*?\n(.*?)\n:::", TEXT, re.DOTALL)
 ROWS = [
     [cell.strip() for cell in re.split(r"(?:^|\n)\s+- ", row.removeprefix("- "))]
@@ -57,5 +55,7 @@ def test_the_numbers_here_are_those_of_the_records():
     for system, numbers in lines:
         own = [row[2] for row in ROWS if row[0].split(" {cite}")[0] == system]
         assert len(own) == 1, system
-        missing = [number for number in numbers.split() if not re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", own[0])]
+        missing = [
+            number for number in numbers.split() if not re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", own[0])
+        ]
         assert missing == [], f"{system}: {missing} in {own[0]!r}"

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from attnmath.parallel_shapes import parallel_layer_shapes
 from tests.attnmath.cases.case import FF, HEADS, B, Case, D, N, tree
 
-HELPERS = {}
 LINEARS = ("query", "key", "value")
 
 
