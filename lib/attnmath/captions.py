@@ -60,7 +60,7 @@ def encode(sentences: str | Iterable[str]) -> np.ndarray:
     Examples
     --------
     >>> encode(["the digit three"])
-    array([[ 1, 23,  5, 26,  2,  0,  0,  0,  0,  0]])
+    array([[ 1, 23,  5, 26,  2,  0,  0,  0,  0]])
     """
     rows = np.full((len(given := [sentences] if isinstance(sentences, str) else list(sentences)), LONGEST), PAD)
     for row, text in zip(rows, given, strict=True):

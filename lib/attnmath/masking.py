@@ -128,7 +128,7 @@ def blank(
     >>> ids = np.arange(10, 30)[None]
     >>> seen = blank(ids, np.ones((1, 20), bool), np.random.default_rng(0), token=1, words=range(10, 30))
     >>> int(seen.chosen.sum()), int((seen.ids == 1).sum()), bool((seen.targets == ids).all())
-    (3, 2, True)
+    (3, 3, True)
     """
     _require.integers(ids)
     if ids.shape != np.shape(mask):

@@ -69,8 +69,8 @@ def trained(kind: type[lm.LanguageModel], seed: int, task: lm.Task | None = None
 def shortened(losses: Sequence[float], every: int = 20) -> dict[str, list[float]]:
     """What is kept of the losses.
 
-    >>> shortened([3, 2, 2, 1, 1, 1], every=2)
-    {'first': [3, 2, 2, 1], 'curve': [2.5, 1.5, 1.0]}
+    >>> shortened([3.0, 2.0, 2.0, 1.0, 1.0, 1.0], every=2)
+    {'first': [3.0, 2.0, 2.0, 1.0], 'curve': [2.5, 1.5, 1.0]}
     """
     means = np.reshape(losses[: len(losses) // every * every], (-1, every)).mean(-1)
     return {"first": [round(loss, 5) for loss in losses[:4]], "curve": means.round(5).tolist()}

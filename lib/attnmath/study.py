@@ -39,7 +39,7 @@ class Study:
     file: str
     names: tuple[str, ...]
     plan: Callable[[], Mapping[str, Any]]
-    tell: Callable[[Any], Any] = str
+    tell: Callable[[Any], Any] = lambda found: found
 
     def record(self, *parts: Mapping) -> dict:
         """What the file holds: the command that made it, a checksum of the parts, and the parts."""

@@ -9,10 +9,11 @@ import torch
 
 from attnmath import captions, saves, shapes
 from attnmath.digits import SIDE, Digits, Part, digits
+from attnmath.torch import training
 from attnmath.torch.contrastive import Clip, matching_loss
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.residuals import sublayer
-from attnmath.torch.training import adamw, load_state, refuse, rise_and_cosine
+from attnmath.torch.training import adamw, load_state, refuse
 from attnmath.vision_shapes import picture_embedding_shapes, vision_transformer_shapes
 
 PATTERNS = {1: captions.ONE, 2: captions.TWO}
@@ -124,8 +125,8 @@ def pairs(part: Part, count: int, seed: int = 0) -> Part:
     return Part(captions.side_by_side(part.X[left], part.X[right]), 10 * part.y[left] + part.y[right])
 
 
-class Task:
-    """Pictures and sentences as `attnmath.torch.training.Task`.
+class Task(training.Task):
+    """Pictures and sentences.
 
     Parameters
     ----------
@@ -151,9 +152,6 @@ class Task:
 
     def optimiser(self, model):
         return adamw(model, self.config.decay, (0.9, 0.99), 1e-8)
-
-    def rate(self, step):
-        return rise_and_cosine(step, self.config.rate, self.config.warmup, self.total)
 
     def epoch(self, number):
         """Rows (picture, second picture, pattern), in batches; with one digit the second picture is not looked at."""
@@ -186,9 +184,6 @@ class Task:
             "validation_accuracy": accuracy(model, self.part("validation"), self.patterns[0]),
             "scale": model.log_scale.exp().item(),
         }
-
-    def meta(self):
-        return {}
 
     def result(self, model):
         test = self.part("test")

@@ -11,10 +11,11 @@ import torch
 
 from attnmath import bpe, masking, saves
 from attnmath.tasks.lm import docstrings, halve
+from attnmath.torch import training
 from attnmath.torch.attention import attention_fused
 from attnmath.torch.losses import cross_entropy
 from attnmath.torch.masked_language_model import MaskedLanguageModel
-from attnmath.torch.training import adamw, load_state, refuse, rise_and_cosine
+from attnmath.torch.training import load_state, refuse
 
 SPECIALS = ("<|pad|>", "<|mask|>")
 PAD, MASK = 0, 1
@@ -191,8 +192,8 @@ def fill(model: MaskedLanguageModel, tokens: bpe.BytePairs, text: str, count: in
 # training ------------------------------------------------------------------------------------------------------------
 
 
-class Task:
-    """The masked language model as `attnmath.torch.training.Task`.
+class Task(training.Task):
+    """The masked language model.
 
     Parameters
     ----------
@@ -218,12 +219,6 @@ class Task:
 
     def model(self):
         return network(self.config)
-
-    def optimiser(self, model):
-        return adamw(model, self.config.decay)
-
-    def rate(self, step):
-        return rise_and_cosine(step, self.config.rate, self.config.warmup, self.total)
 
     def epoch(self, number):
         """For each step the pieces, and the epoch and step that the blanks are drawn with."""

@@ -15,11 +15,12 @@ from attnmath.cache import select
 from attnmath.decoding import greedy
 from attnmath.docs import Doc, subpackage
 from attnmath.tasks import lm
+from attnmath.torch import training
 from attnmath.torch.losses import cross_entropy
 from attnmath.torch.normalisation import rms_norm
 from attnmath.torch.relative_positions import relative_bias
 from attnmath.torch.residuals import sublayer
-from attnmath.torch.training import adamw, load_state, refuse, rise_and_cosine
+from attnmath.torch.training import load_state, refuse
 from attnmath.torch.transformer import Transformer, decode, encode, token_embedding
 
 SPECIALS = ("<|end|>", "<|pad|>")  # behind each document; where a row has ended, and before the decoder's first token
@@ -301,8 +302,8 @@ def surprise(model: TextToText, sources: np.ndarray, targets: np.ndarray, size: 
 # training ------------------------------------------------------------------------------------------------------------
 
 
-class Task:
-    """Filling, and telling by a prefix, as `attnmath.torch.training.Task`.
+class Task(training.Task):
+    """Filling, and telling by a prefix.
 
     Parameters
     ----------
@@ -328,12 +329,6 @@ class Task:
 
     def model(self):
         return TextToText(self.config, self.tokens)
-
-    def optimiser(self, model):
-        return adamw(model, self.config.decay)
-
-    def rate(self, step):
-        return rise_and_cosine(step, self.config.rate, self.config.warmup, self.total)
 
     def epoch(self, number):
         """What each step draws its examples from; the same for a task alone and for it among others."""
