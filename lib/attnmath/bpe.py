@@ -7,7 +7,7 @@ pair of neighbours becomes a new token, again and again. The order of the learne
 import heapq
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -167,6 +167,12 @@ class BytePairs:
         write(Path(path), json.dumps(told, separators=(",", ":")).encode())
 
     @classmethod
+    def of(cls, told: Mapping) -> "BytePairs":
+        """The tokenizer of a record that has its ``"specials"`` and ``"pairs"``."""
+        pairs = tuple((int(left), int(right)) for left, right in told["pairs"])
+        return cls(pairs, tuple(map(str, told["specials"])))
+
+    @classmethod
     def load(cls, path: Path | str) -> "BytePairs":
         """Read what `save` wrote.
 
@@ -182,8 +188,7 @@ class BytePairs:
             told = json.loads(data)
             if told["kind"] != "byte pairs":
                 raise KeyError
-            pairs = tuple((int(left), int(right)) for left, right in told["pairs"])
-            return cls(pairs, tuple(map(str, told["specials"])))
+            return cls.of(told)
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{path} holds no whole tokenizer; write it again with save()") from error
 

@@ -225,14 +225,6 @@ def test_half_of_the_bytes_say_nearly_the_same(finished, tmp_path, capsys):
         assert X.dtype == np.float16 and np.array_equal(X, again[0][name])
 
 
-def test_a_file_of_another_model_is_refused_in_one_line(tmp_path):
-    saves.save(tmp_path / "other.safetensors", {"x": np.ones(2)}, {"config": {"d": 3}, "phonemes": []})
-    with pytest.raises(ValueError, match=r"holds no language model; name the model of a run of `attnmath.train lm`"):
-        lm.load(tmp_path / "other.safetensors")
-    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
-        lm.load(tmp_path / "nothing.safetensors")
-
-
 def test_bad_input_is_refused_in_one_line(capsys):
     whole = texts()
     for change, given, said in (

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import attnmath.numpy as an
-from attnmath import bpe, saves, train
+from attnmath import bpe, train
 from attnmath.check import compare
 from attnmath.numpy.optimisers import adam, adam_state
 from attnmath.tasks import mlm
@@ -147,8 +147,5 @@ def test_bad_input_is_refused_in_one_line(finished, tmp_path, capsys):
         mlm.fill(run.model, run.task.tokens, "the sum")
     with pytest.raises(ValueError, match="but there are 12 positions"):
         mlm.fill(run.model, run.task.tokens, "x y z " * 9 + "___")
-    saves.save(tmp_path / "other.safetensors", {"x": np.ones(2)}, {"config": {"d": 3}})
-    with pytest.raises(ValueError, match=r"holds no masked language model; name the model of a run"):
-        mlm.load(tmp_path / "other.safetensors")
     assert train.main(["mlm", "--share=2"]) == 1
     assert capsys.readouterr().err == "error: share is 2.0; it must be above 0 and at most 1\n"

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import attnmath.numpy as an
-from attnmath import cmudict, saves, train
+from attnmath import cmudict, saves, tasks, train
 from attnmath.cmudict import END, PAD, START, CMUdict
 from attnmath.numpy.losses import cross_entropy
 from attnmath.numpy.optimisers import adam, adam_state
@@ -402,3 +402,18 @@ def test_the_record_agrees_with_itself_and_with_the_library():
             assert abs(wrong - round(wrong)) < 1e-6
     assert history[-1]["train_loss"] <= history[0]["train_loss"]
     assert {"cpu", "cores", "threads"} <= record["hardware"].keys() and record["torch"]
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_a_file_of_another_task_is_refused_in_one_line(name, tmp_path):
+    """Those of every other task, and one that is not there."""
+    task, others = tasks.find(name), [tasks.find(other) for other in tasks.names() if other != name]
+    assert len(others) >= 6
+    for other in others:
+        meta = {"config": asdict(other.Config()), "phonemes": [], "pairs": [], "specials": []}
+        saves.save(tmp_path / "model.safetensors", {"W": np.ones(2)}, meta)
+        wanted = rf"^.*model.safetensors holds the model of another task; .* run of `attnmath.train {name}`$"
+        with pytest.raises(ValueError, match=wanted):
+            task.load(tmp_path / "model.safetensors")
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
+        task.load(tmp_path / "nothing.safetensors")

@@ -1,19 +1,19 @@
 """Pictures of one or two handwritten digits and sentences about them: two towers and the contrastive loss of CLIP."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from attnmath import captions, saves, shapes
+from attnmath import captions, shapes
 from attnmath.digits import SIDE, Digits, Part, digits
 from attnmath.torch import training
 from attnmath.torch.contrastive import Clip, matching_loss
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.residuals import sublayer
-from attnmath.torch.training import adamw, load_state, refuse
+from attnmath.torch.training import adamw, load_state, refuse, saved
 from attnmath.vision_shapes import picture_embedding_shapes, vision_transformer_shapes
 
 PATTERNS = {1: captions.ONE, 2: captions.TWO}
@@ -206,10 +206,8 @@ def load(path: Path, device="cpu") -> Clip:
     ValueError
         If it is damaged, or the checkpoint of another task.
     """
-    tensors, meta = saves.load(path)
-    if set(meta["config"]) != set(asdict(Config())):
-        raise ValueError(f"{path} holds the model of another task: its settings are {', '.join(meta['config'])}")
-    return load_state(network(Config(**meta["config"])), tensors, device)
+    tensors, config, _ = saved(path, Config, "clip")
+    return load_state(network(config), tensors, device)
 
 
 def add_flags(parser) -> None:

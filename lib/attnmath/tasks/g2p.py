@@ -10,7 +10,6 @@ import torch
 from rapidfuzz.distance import Levenshtein
 from torch import nn
 
-from attnmath import saves
 from attnmath.cache import select
 from attnmath.cmudict import END, LETTERS, PAD, SPECIALS, START, CMUdict, Lexicon, cmudict, pad, spell
 from attnmath.decoding import beam_search, greedy
@@ -21,7 +20,7 @@ from attnmath.torch.losses import cross_entropy
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.positions import sinusoidal_positions
 from attnmath.torch.residuals import sublayer
-from attnmath.torch.training import load_state, refuse
+from attnmath.torch.training import load_state, refuse, saved
 from attnmath.torch.transformer import Transformer, decode, encode, token_embedding
 
 LONGEST = 64  # letters or phonemes, with the symbols at the ends
@@ -270,10 +269,10 @@ def load(path: Path, device="cpu") -> Speller:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is damaged.
+        If it is damaged, or holds the model of another task.
     """
-    tensors, meta = saves.load(path)
-    return load_state(Speller(Config(**meta["config"]), tuple(meta["phonemes"])), tensors, device)
+    tensors, config, meta = saved(path, Config, "g2p")
+    return load_state(Speller(config, tuple(meta["phonemes"])), tensors, device)
 
 
 # the command line ----------------------------------------------------------------------------------------------------

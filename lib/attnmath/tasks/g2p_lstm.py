@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from attnmath import saves
 from attnmath.cmudict import LETTERS, PAD, SPECIALS, CMUdict, Lexicon, cmudict, pad, spell
 from attnmath.recurrent_shapes import seq2seq_shapes
 from attnmath.tasks import g2p
@@ -25,7 +24,7 @@ from attnmath.torch import (
     softmax,
 )
 from attnmath.torch.modules import ParamTree
-from attnmath.torch.training import load_state, refuse
+from attnmath.torch.training import load_state, refuse, saved
 
 STEPS = {"bahdanau": bahdanau_step, "luong": luong_step, "none": plain_step}
 KINDS = (*STEPS, "transformer")
@@ -237,10 +236,10 @@ def load(path: Path, device="cpu") -> nn.Module:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is damaged.
+        If it is damaged, or holds the model of another task.
     """
-    tensors, meta = saves.load(path)
-    return load_state(speller(Config(**meta["config"]), tuple(meta["phonemes"])), tensors, device)
+    tensors, config, meta = saved(path, Config, "g2p_lstm")
+    return load_state(speller(config, tuple(meta["phonemes"])), tensors, device)
 
 
 # the command line ----------------------------------------------------------------------------------------------------

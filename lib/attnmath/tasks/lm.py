@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from attnmath.torch import training
 from attnmath.torch.losses import cross_entropy
 from attnmath.torch.normalisation import layer_norm
 from attnmath.torch.residuals import sublayer
-from attnmath.torch.training import load_state, refuse
+from attnmath.torch.training import load_state, refuse, saved
 from attnmath.torch.transformer import DecoderOnly
 
 END, LIMIT = "<|end|>", 0  # stands behind each document, and its id
@@ -304,12 +304,8 @@ def load(path: Path = COMMITTED, device="cpu") -> LanguageModel:
     ValueError
         If it is damaged, or holds a model of another task.
     """
-    tensors, meta = saves.load(path)
-    if "pairs" not in meta or meta.get("config", {}).keys() != asdict(Config()).keys():
-        raise ValueError(f"{path} holds no language model; name the model of a run of `attnmath.train lm`")
-    tokens = bpe.BytePairs(tuple(map(tuple, meta["pairs"])), tuple(meta["specials"]))
-    model = LanguageModel(Config(**meta["config"]), tokens)
-    return load_state(model, {name: X.astype(np.float32) for name, X in tensors.items()}, device)
+    tensors, config, meta = saved(path, Config, "lm")
+    return load_state(LanguageModel(config, bpe.BytePairs.of(meta)), tensors, device)
 
 
 def as_small_gpt(model: LanguageModel) -> dict[str, torch.Tensor]:

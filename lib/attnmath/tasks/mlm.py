@@ -3,19 +3,19 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from attnmath import bpe, masking, saves
+from attnmath import bpe, masking
 from attnmath.tasks.lm import docstrings, halve
 from attnmath.torch import training
 from attnmath.torch.attention import attention_fused
 from attnmath.torch.losses import cross_entropy
 from attnmath.torch.masked_language_model import MaskedLanguageModel
-from attnmath.torch.training import load_state, refuse
+from attnmath.torch.training import load_state, refuse, saved
 
 SPECIALS = ("<|pad|>", "<|mask|>")
 PAD, MASK = 0, 1
@@ -268,12 +268,8 @@ def load(path: Path = COMMITTED, device="cpu") -> tuple[MaskedLanguageModel, bpe
     ValueError
         If it is damaged, or holds a model of another task.
     """
-    tensors, meta = saves.load(path)
-    if "pairs" not in meta or meta.get("config", {}).keys() != asdict(Config()).keys():
-        raise ValueError(f"{path} holds no masked language model; name the model of a run of `attnmath.train mlm`")
-    tokens = bpe.BytePairs(tuple(map(tuple, meta["pairs"])), tuple(meta["specials"]))
-    wide = {name: X.astype(np.float32) for name, X in tensors.items()}
-    return load_state(network(Config(**meta["config"])), wide, device), tokens
+    tensors, config, meta = saved(path, Config, "mlm")
+    return load_state(network(config), tensors, device), bpe.BytePairs.of(meta)
 
 
 def add_flags(parser) -> None:

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from attnmath import bpe, saves, spans
+from attnmath import bpe, spans
 from attnmath.cache import select
 from attnmath.decoding import greedy
 from attnmath.docs import Doc, subpackage
@@ -20,7 +20,7 @@ from attnmath.torch.losses import cross_entropy
 from attnmath.torch.normalisation import rms_norm
 from attnmath.torch.relative_positions import relative_bias
 from attnmath.torch.residuals import sublayer
-from attnmath.torch.training import load_state, refuse
+from attnmath.torch.training import load_state, refuse, saved
 from attnmath.torch.transformer import Transformer, decode, encode, token_embedding
 
 SPECIALS = ("<|end|>", "<|pad|>")  # behind each document; where a row has ended, and before the decoder's first token
@@ -386,11 +386,8 @@ def load(path: Path, device="cpu") -> TextToText:
     ValueError
         If it is damaged, or holds a model of another task.
     """
-    tensors, meta = saves.load(path)
-    if "pairs" not in meta or meta.get("config", {}).keys() != asdict(Config()).keys():
-        raise ValueError(f"{path} holds no model that fills blanks; name the model of a run of `attnmath.train t5`")
-    tokens = bpe.BytePairs(tuple(map(tuple, meta["pairs"])), tuple(meta["specials"]))
-    return load_state(TextToText(Config(**meta["config"]), tokens), tensors, device)
+    tensors, config, meta = saved(path, Config, "t5")
+    return load_state(TextToText(config, bpe.BytePairs.of(meta)), tensors, device)
 
 
 # the command line ----------------------------------------------------------------------------------------------------

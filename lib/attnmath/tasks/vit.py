@@ -1,17 +1,16 @@
 """Handwritten digits in 8 x 8 pixels: a Vision Transformer, and a convolutional network to hold it against."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-from attnmath import saves
 from attnmath.digits import SIDE, Digits, digits, shifted
 from attnmath.torch import training
 from attnmath.torch.losses import cross_entropy
-from attnmath.torch.training import adamw, load_state, refuse
+from attnmath.torch.training import adamw, load_state, refuse, saved
 from attnmath.torch.vision_transformer import VisionTransformer, grid_positions
 
 CLASSES = 10
@@ -164,10 +163,8 @@ def load(path: Path, device="cpu") -> nn.Module:
     ValueError
         If it is damaged, or the checkpoint of another task.
     """
-    tensors, meta = saves.load(path)
-    if set(meta["config"]) != set(asdict(Config())):
-        raise ValueError(f"{path} holds the model of another task: its settings are {', '.join(meta['config'])}")
-    return load_state(network(Config(**meta["config"])), tensors, device)
+    tensors, config, _ = saved(path, Config, "vit")
+    return load_state(network(config), tensors, device)
 
 
 def summary(result: dict) -> dict:

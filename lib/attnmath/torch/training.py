@@ -11,7 +11,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,32 @@ def rise_and_cosine(step: int, rate: float, warmup: int, total: int) -> float:
         return rate * step / warmup
     part = (step - warmup) / max(total - warmup, 1)
     return rate * 0.5 * (1 + math.cos(math.pi * min(part, 1.0)))
+
+
+def saved(path: Path, config: type, task: str) -> tuple[dict[str, np.ndarray], Any, dict]:
+    """What a file ``model.safetensors`` of a run holds.
+
+    Parameters
+    ----------
+    path : the file.
+    config : the task's dataclass.
+    task : its name on the command line.
+
+    Returns
+    -------
+    The parameters in float32, the configuration, and what `Task.meta` wrote beside it.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is damaged, or holds the model of another task.
+    """
+    tensors, meta = saves.load(path)
+    if meta.get("config", {}).keys() != {field.name for field in fields(config)}:
+        raise ValueError(f"{path} holds the model of another task; name the model of a run of `attnmath.train {task}`")
+    return {name: X.astype(np.float32) for name, X in tensors.items()}, config(**meta["config"]), meta
 
 
 def load_state(model: nn.Module, tensors: Mapping[str, np.ndarray], device="cpu") -> nn.Module:
