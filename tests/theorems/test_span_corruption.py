@@ -143,3 +143,19 @@ def test_the_products_of_a_text_are_counted_as_pytorch_counts_them(mean):
     small = spans.objective_flops(568, 512, 2048, 6, 32128)
     order = [small[name]["flops"] for name in ("spans", "masked", "next token", "whole text")]
     assert order == sorted(order) and 0.5 < order[0] / order[2] < 0.6
+
+
+@pytest.mark.parametrize(("n", "k", "s"), [(7, 3, 2), (8, 4, 3), (6, 2, 1), (9, 4, 2)])
+def test_turned_masks_without_a_torn_span_are_equally_likely(n, k, s):
+    """Each comes from s pairs of a mask and a turn; its ends are cut less often than its middle."""
+
+    def runs(mask):
+        return sum(one and not before for before, one in zip((0, *mask), mask, strict=False))
+
+    whole = [mask for mask in product((0, 1), repeat=n) if sum(mask) == k and runs(mask) == s]
+    drawn = [mask for mask in whole if mask[0] == 0 and mask[-1] == 1]
+    turned = Counter(mask[n - turn :] + mask[: n - turn] for mask in drawn for turn in range(n))
+    kept = {mask: times for mask, times in turned.items() if runs(mask) == s}
+    assert kept == {mask: s for mask in whole if not (mask[0] and mask[-1])}
+    cut = np.mean(list(kept), 0)
+    assert cut[0] == pytest.approx(cut[-1]) and cut[0] < k / n
