@@ -29,7 +29,7 @@ def noise_scale(small: int, big: int, square_small, square_big) -> Noise:
 
     Returns
     -------
-    The estimates of ``|G|^2`` and of ``tr Sigma``, both unbiased, and their quotient, which is not: it is ``inf`` if
+    The estimates of ``|G|^2`` and of ``tr Sigma``, both unbiased, and their quotient, which is not. It is ``inf`` if
     the first is not above 0, and then more gradients are needed.
 
     Raises
