@@ -29,8 +29,8 @@ def noise_scale(small: int, big: int, square_small, square_big) -> Noise:
 
     Returns
     -------
-    The estimates of ``|G|^2`` and of ``tr Sigma``, both unbiased, and their quotient, which is not. It is ``inf`` if
-    the first is not above 0, and then more gradients are needed.
+    The estimates of the squared length of G and of the trace of Sigma, both unbiased, and their quotient, which is not.
+    The quotient is ``inf`` if the first is not above 0, and then more gradients are needed.
 
     Raises
     ------
