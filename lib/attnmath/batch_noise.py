@@ -39,8 +39,8 @@ def noise_scale(small: int, big: int, square_small, square_big) -> Noise:
 
     References
     ----------
-    McCandlish et al. (2018), appendix A.1: their B_small, B_big, squared norm of G and S are our b, B, g and s. Chapter 8,
-    eq:noise-signal and eq:noise-trace.
+    McCandlish et al. (2018), appendix A.1: their B_small, B_big, squared norm of G and S are our b, B, g and s.
+    Chapter 8, eq:noise-signal and eq:noise-trace.
 
     Examples
     --------
