@@ -120,7 +120,7 @@ def test_files_are_whole_in_one_part_and_the_test_is_what_pretraining_never_read
     for t, label in zip(parts["train"].whole[:50], parts["train"].y, strict=False):
         assert subpackage(file[t]) == names[label]
     row = parts["test"].ids[7]
-    assert parts["test"].whole[7].startswith(tokens.decode(row[row != mlm.PAD]).rstrip("\ufffd"))
+    assert parts["test"].whole[7].startswith(tokens.decode(row[row != mlm.PAD].tolist()).rstrip("\ufffd"))
 
 
 def test_the_committed_record_is_whole():
