@@ -376,3 +376,22 @@ def bits_per_byte(loss: float, tokens: int, size: int) -> float:
     if size < 1:
         raise ValueError(f"the text has {size} bytes; it needs at least one")
     return loss * tokens / (size * float(np.log(2)))  # eq:bits-per-byte
+
+
+def train_whole(texts: Iterable[str], vocabulary: int, specials: Sequence[str] = ()) -> BytePairs:
+    """`train`, where a vocabulary that the text cannot fill is an error.
+
+    Raises
+    ------
+    ValueError
+        As `train`, and if the text has too few pairs.
+
+    Examples
+    --------
+    >>> len(train_whole(["the cat the cat"], 258))
+    258
+    """
+    tokens = train(texts, vocabulary, specials)
+    if len(tokens) < vocabulary:
+        raise ValueError(f"vocabulary is {vocabulary}; the text has pairs for {len(tokens)} tokens, so ask for fewer")
+    return tokens

@@ -242,11 +242,7 @@ class Task(training.Task):
 
     def __init__(self, config: Config, texts: dict[str, Sequence[str]] | None = None):
         self.config, self.texts = config, docstrings() if texts is None else texts
-        self.tokens = bpe.train(self.texts["train"], config.vocabulary, (END,))
-        if len(self.tokens) < config.vocabulary:
-            raise ValueError(
-                f"vocabulary is {config.vocabulary}; the text has pairs for {len(self.tokens)} tokens, so ask for fewer"
-            )
+        self.tokens = bpe.train_whole(self.texts["train"], config.vocabulary, (END,))
         self.ids = {part: stream(self.tokens, texts) for part, texts in self.texts.items()}
         for ids in self.ids.values():
             _long_enough(len(ids), config.context)

@@ -209,11 +209,7 @@ class Task(training.Task):
 
     def __init__(self, config: Config, texts: dict[str, Sequence[str]] | None = None):
         self.config, texts = config, docstrings() if texts is None else texts
-        self.tokens = bpe.train(texts["train"], config.vocabulary, SPECIALS)
-        if len(self.tokens) < config.vocabulary:
-            raise ValueError(
-                f"vocabulary is {config.vocabulary}; the text has pairs for {len(self.tokens)} tokens, so ask for fewer"
-            )
+        self.tokens = bpe.train_whole(texts["train"], config.vocabulary, SPECIALS)
         self.ids = {part: pieces(self.tokens, several, config.context) for part, several in texts.items()}
         self.per_epoch, self.total = config.steps, config.epochs * config.steps
 

@@ -319,11 +319,7 @@ class Task(training.Task):
 
     def __init__(self, config: Config, docs: dict[str, Sequence[Doc]] | None = None):
         self.config, self.docs = config, docstrings() if docs is None else docs
-        self.tokens = bpe.train([doc.text for doc in self.docs["train"]], config.vocabulary, SPECIALS)
-        if len(self.tokens) < config.vocabulary:
-            raise ValueError(
-                f"vocabulary is {config.vocabulary}; the text has pairs for {len(self.tokens)} tokens, so ask for fewer"
-            )
+        self.tokens = bpe.train_whole([doc.text for doc in self.docs["train"]], config.vocabulary, SPECIALS)
         self.parts = {name: Part(several, self.tokens, config) for name, several in self.docs.items()}
         self.per_epoch, self.total = config.steps, config.epochs * config.steps
 
