@@ -1,4 +1,4 @@
-"""Vision Transformers against `transformers`' own, input that does not fit, samples one by one, and pictures moved."""
+"""Vision Transformers: input that does not fit, samples one by one, and pictures moved."""
 
 import re
 
@@ -16,76 +16,8 @@ from attnmath.check import compare
 from attnmath.rollout import attention_rollout
 from attnmath.tree import flatten, map_tree
 from attnmath.vision_shapes import picture_embedding_shapes, vision_transformer_shapes
-from tests.attnmath.test_references import Wide, check_both_worlds, randomised
 
 C, SIZE, ROWS, COLUMNS, D, HEADS = 3, 2, 2, 3, 6, 2
-
-
-def norm_names(ours, theirs, module):
-    return {ours: {"gain": getattr(module, theirs).weight, "bias": getattr(module, theirs).bias}}
-
-
-def leaf(module):
-    return {"weight": module.weight.T} | ({} if module.bias is None else {"bias": module.bias})
-
-
-def from_vit(model):
-    """The parameters of a ViT of `transformers` as ours."""
-    vit, layers = model.vit, {}
-    for i, layer in enumerate(vit.layers):
-        own = {name: leaf(getattr(layer.attention, f"{name[0]}_proj")) for name in ("query", "key", "value", "output")}
-        network = {"up": leaf(layer.mlp.fc1), "down": leaf(layer.mlp.fc2)}
-        layers[str(i)] = {"attention": own, "feed_forward": network}
-        layers[str(i)] |= norm_names("attention_norm", "layernorm_before", layer)
-        layers[str(i)] |= norm_names("feed_forward_norm", "layernorm_after", layer)
-    table = vit.embeddings
-    projection = table.patch_embeddings.projection
-    embeddings = {
-        "patch": {"weight": projection.weight.flatten(1).T, "bias": projection.bias},
-        "class": table.cls_token[0, 0],
-        "position": table.position_embeddings[0],
-    }
-    return {"embeddings": embeddings, "layers": layers, "head": leaf(model.classifier)} | norm_names(
-        "norm", "layernorm", vit
-    )
-
-
-VITS = {
-    "small": dict(hidden_size=6, num_attention_heads=2, intermediate_size=17, num_hidden_layers=2),
-    "no bias": dict(
-        hidden_size=15, num_attention_heads=5, intermediate_size=7, num_hidden_layers=3, qkv_bias=False, patch_size=4
-    ),
-}
-
-
-def vit(options):
-    from transformers import ViTConfig, ViTForImageClassification
-
-    options = dict(image_size=8, patch_size=2, num_channels=3, num_labels=7, layer_norm_eps=1e-5) | options
-    return randomised(ViTForImageClassification(ViTConfig(**options, attn_implementation="eager")))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", VITS)
-def test_vit(options, rng, monkeypatch):
-    from transformers.models.vit import modeling_vit
-
-    model = vit(VITS[options])
-    X, heads, size = rng.standard_normal((3, 3, 8, 8)), model.config.num_attention_heads, model.config.patch_size
-    given, params = torch.from_numpy(X), from_vit(model)
-    ours = lambda params: at.vision_transformer(given, params, heads, size)  # noqa: E731
-    rounded = model(given).logits
-    compare(ours(params), rounded, name="with upstream's softmax in float32", atol=1e-5)
-    monkeypatch.setattr(modeling_vit, "torch", Wide("torch"))
-    monkeypatch.setattr(
-        modeling_vit.nn.functional, "softmax", lambda S, dim, dtype=None, plain=torch.softmax: plain(S, dim)
-    )
-
-    def by_hand(params):
-        z, vjp = an.vision_transformer(X, params, heads, size)
-        return z, lambda dz: vjp(dz)[1]
-
-    check_both_worlds(f"ViT {options}", model, lambda: model(given).logits, ours, by_hand, params)
 
 
 @pytest.fixture

@@ -7,26 +7,23 @@ import attnmath.numpy as an
 import attnmath.torch as at
 from tests.attnmath.converted import check_both_worlds, check_unlifted, randomised
 
-KINDS = pytest.mark.parametrize("kind", ["ViTModel", "ViTForImageClassification"])
+PICTURES = dict(image_size=8, num_channels=3, num_labels=7, layer_norm_eps=1e-3)
+SMALL = dict(hidden_size=6, num_attention_heads=2, intermediate_size=17, num_hidden_layers=2, patch_size=2)
+BARE = dict(hidden_size=15, num_attention_heads=5, intermediate_size=7, num_hidden_layers=3, patch_size=4)
+SIZES = {
+    "hidden states": ("ViTModel", SMALL | {"hidden_act": "gelu_new"}),
+    "classes": ("ViTForImageClassification", SMALL | {"hidden_act": "gelu_new"}),
+    "no bias": ("ViTForImageClassification", BARE | {"qkv_bias": False}),
+}
+KINDS = pytest.mark.parametrize("kind", SIZES)
 
 
-def small(kind, spread=0.3):
+def small(kind):
     import transformers
 
-    sizes = dict(
-        hidden_size=6,
-        num_attention_heads=2,
-        intermediate_size=17,
-        num_hidden_layers=2,
-        image_size=8,
-        patch_size=2,
-        num_channels=3,
-        num_labels=7,
-        layer_norm_eps=1e-3,
-        hidden_act="gelu_new",
-    )
-    more = {"add_pooling_layer": False} if kind == "ViTModel" else {}
-    return randomised(getattr(transformers, kind)(transformers.ViTConfig(**sizes), **more), spread)
+    name, sizes = SIZES[kind]
+    more = {"add_pooling_layer": False} if name == "ViTModel" else {}
+    return randomised(getattr(transformers, name)(transformers.ViTConfig(**PICTURES, **sizes), **more))
 
 
 def value(output):
