@@ -139,9 +139,12 @@ def vision_transformer(
     """
     _ask.patches(X, size)
     _require.branches(params, ("embeddings", "layers", "head"), ("norm", "relative"))
-    H = vision_encoder(X, {k: v for k, v in params.items() if k != "head"}, heads, size, **options)
-    if "class" in params["embeddings"]:
+    first = "class" in params["embeddings"]
+    body = {name: part for name, part in params.items() if name != "head" and not (first and name == "norm")}
+    H = vision_encoder(X, body, heads, size, **options)
+    if first:  # of all rows this one is read, so that only it needs the last norm
         r = H[..., 0, :]
+        r = normalise(r, params["norm"], options.get("norm", layer_norm)) if "norm" in params else r
     else:
         r = mean_pool(H, torch.ones(H.shape[:-1], dtype=torch.bool, device=H.device))
     return affine(r[..., None, :], params["head"])[..., 0, :]  # eq:picture-logits
