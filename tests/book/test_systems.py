@@ -32,11 +32,11 @@ def test_all_systems_of_the_sources_have_a_row():
 
 @pytest.mark.parametrize("row", ROWS, ids=[re.sub(r"\W+", "-", row[0])[:30] for row in ROWS])
 def test_a_row_is_whole_and_true(row):
-    assert len(row) == 4 and all(row), "system, page and command, here, there"
-    system, place, here, there = row
+    assert len(row) == 4 and all(row), "system, here, there, page and command"
+    system, here, there, place = row
     assert "{cite}`" in system and re.search(r"\d|unbiased|beat", there)
     page = re.match(r"\{(doc|ref)\}`(?:.*<)?([^`>]+)>?`", place)
-    assert page, "a row begins with its page"
+    assert page, "the last cell begins with the page"
     if page[1] == "doc":
         assert any((PAGE.parent / f"{page[2]}{end}").exists() for end in (".ipynb", ".md")), page[2]
     else:
@@ -53,7 +53,7 @@ def test_the_numbers_here_are_those_of_the_records():
     lines = re.findall(r"^map: (.+?): (.+)$", PRINTED, re.MULTILINE)
     assert len(lines) >= 12
     for system, numbers in lines:
-        own = [row[2] for row in ROWS if row[0].split(" {cite}")[0] == system]
+        own = [row[1] for row in ROWS if row[0].split(" {cite}")[0] == system]
         assert len(own) == 1, system
         missing = [
             number for number in numbers.split() if not re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", own[0])
