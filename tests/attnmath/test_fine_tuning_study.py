@@ -99,8 +99,10 @@ def test_linear_models_see_the_labelled_documents_only(rng):
     for kind in ("bayes", "tf-idf", "tf-idf, whole"):
         assert study.on_words(kind, parts, 20, 1) == {"dev": 1.0, "right": "0" * 60}
     assert study.on_words("frequent", parts, 0, 1)["dev"] == 0.5
-    strange = parts | {"test": part._replace(texts=["zebra"] * 60)}
-    assert study.on_words("tf-idf", strange, 20, 1)["dev"] == 1.0, "the words are those of the training documents"
+    wordy = part._replace(texts=[["sum of rows of rows of rows of rows", "mean column"][i] for i in y])
+    strange = wordy._replace(texts=["rows" + 20 * " zebra"] * 60, y=np.zeros(60, int))  # with 20 words never seen
+    unseen = {"train": wordy, "dev": wordy, "test": strange}
+    assert study.on_words("bayes", unseen, 20, 1)["right"] == "1" * 60, "the words are those of the labelled documents"
     vectors = {name: np.stack([y - 0.5, rng.random(60)], -1) for name in parts}
     assert study.on_vectors(vectors, parts, 20, 1)["right"] == "0" * 60
 
