@@ -65,6 +65,7 @@ from attnmath.numpy.hard_and_local import (
     location_attention,
     location_aware_score,
 )
+from attnmath.numpy.induction import attention_only, patched
 from attnmath.numpy.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.linear_attention import elu_plus_one, linear_attention
@@ -142,6 +143,7 @@ __all__ = [
     "attention",
     "attention_chunked",
     "attention_fused",
+    "attention_only",
     "attention_weights",
     "bahdanau_step",
     "bert",
@@ -244,6 +246,7 @@ __all__ = [
     "padding_mask",
     "pair_layer",
     "parallel_layer",
+    "patched",
     "patches",
     "performer_attention",
     "picture_embedding",

@@ -75,6 +75,7 @@ from attnmath.torch.hard_and_local import (
     location_aware_score,
 )
 from attnmath.torch.hf import Converted, load_hf, load_nn
+from attnmath.torch.induction import attention_only, patched
 from attnmath.torch.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.torch.linear import affine, linear
 from attnmath.torch.linear_attention import elu_plus_one, linear_attention
@@ -178,6 +179,7 @@ __all__ = [
     "attention",
     "attention_chunked",
     "attention_fused",
+    "attention_only",
     "attention_weights",
     "bahdanau_step",
     "bert",
@@ -283,6 +285,7 @@ __all__ = [
     "padding_mask",
     "pair_layer",
     "parallel_layer",
+    "patched",
     "patches",
     "performer_attention",
     "picture_embedding",
