@@ -378,7 +378,7 @@ def two_gates(sharpness: float = 20.0):
 
     References
     ----------
-    Chapter 9, prop-two-gates.
+    Chapter 9, lem-two-gates.
 
     Examples
     --------

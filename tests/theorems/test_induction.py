@@ -169,7 +169,7 @@ def test_with_two_heads_the_sums_do_not_cancel():
     assert abs(G[0, C_, D_] + G[1, D_, C_] - G[0, D_, C_] - G[1, C_, D_]) > 0.01
 
 
-@pytest.mark.claim("prop-two-gates")
+@pytest.mark.claim("lem-two-gates")
 @pytest.mark.parametrize("sharpness", [1.0, 3.0, 20.0])
 def test_two_heads_in_one_layer_are_right_on_all_eight_texts(sharpness):
     least = 1 - 2 * np.exp(-sharpness) - 3 * np.exp(-9 * sharpness)
