@@ -183,8 +183,34 @@ def circuits(own: dict, heads: int):
     return query @ T(key) / np.sqrt(query.shape[-1]), value @ output  # eq:circuits
 
 
-def _streams(ids, params, heads, layers, weights=None):
-    """What each path through the first layers brings to the residual stream: {path: (..., n, d)}."""
+def stream_paths(ids, params: dict, heads: int, layers: int) -> dict:
+    r"""What each path through the first layers of an attention-only model brings to the residual stream.
+
+    .. math:: X^{(a_1, \dots, a_r)} = P^{a_r}\cdots P^{a_1}\, X^0\, W_{OV}^{a_1}\cdots W_{OV}^{a_r}
+
+    Parameters
+    ----------
+    ids, params, heads : as in `attention_only`, without biases.
+    layers : how many of the layers.
+
+    Returns
+    -------
+    A dict: (..., n, d) by path. Their sum is what the next layer sees.
+
+    Raises
+    ------
+    ValueError
+        As `circuits` and `attention_only`.
+
+    References
+    ----------
+    Elhage et al. (2021). Chapter 9, eq:stream-paths.
+
+    Examples
+    --------
+    >>> list(stream_paths(np.array([0, 1]), copying_circuit(3, 2), 1, layers=2))
+    [(), ((0, 0),), ((1, 0),), ((0, 0), (1, 0))]
+    """
     record: dict = {}
     attention_only(ids, params, heads, record=record)
     streams = {(): token_embedding(ids, params["embeddings"])[0]}
@@ -192,8 +218,10 @@ def _streams(ids, params, heads, layers, weights=None):
         _, OV = circuits(params["layers"][str(i)]["attention"], heads)
         P = record["layers"][str(i)]["attention"]["weights"]
         through = {
-            (*path, (i, a)): P[..., a, :, :] @ (X @ OV[a]) for path, X in streams.items() for a in range(heads)
-        }  # eq:stream-paths
+            (*path, (i, a)): P[..., a, :, :] @ (X @ OV[a])  # eq:stream-paths
+            for path, X in streams.items()
+            for a in range(heads)
+        }
         streams |= through
     return streams
 
@@ -229,7 +257,7 @@ def logit_paths(ids, params: dict, heads: int) -> dict:
     {(): 0.0, ((0, 0),): 0.0, ((1, 0),): 10.0, ((0, 0), (1, 0)): 0.0}
     """
     head = params["head"]["weight"] if "head" in params else T(params["embeddings"]["word"])
-    streams = _streams(ids, params, heads, len(params["layers"]))
+    streams = stream_paths(ids, params, heads, len(params["layers"]))
     return {path: X @ head for path, X in streams.items()}  # eq:logit-paths
 
 
@@ -265,7 +293,7 @@ def score_paths(ids, params: dict, heads: int, layer: int, head: int) -> dict:
     {((), ((0, 0),)): 20.0}
     """
     QK, _ = circuits(params["layers"][str(layer)]["attention"], heads)
-    streams = _streams(ids, params, heads, layer)
+    streams = stream_paths(ids, params, heads, layer)
     return {(p, q): X @ QK[head] @ T(Y) for p, X in streams.items() for q, Y in streams.items()}  # eq:score-paths
 
 

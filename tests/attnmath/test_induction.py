@@ -33,6 +33,7 @@ def record():
 # scores and texts
 
 
+@pytest.mark.claim("eq:induction-score")
 def test_the_score_is_a_mean_over_tokens_that_came_before(rng):
     """Against loops over texts, rows and keys."""
     ids, P = rng.integers(0, 4, (3, 9)), rng.random((3, 2, 9, 9))
@@ -49,6 +50,7 @@ def test_the_score_is_a_mean_over_tokens_that_came_before(rng):
     compare(induction.induction_score(P[0], ids[:1]), induction.induction_score(P[:1], ids[:1]), name="one text")
 
 
+@pytest.mark.claim("eq:previous-score")
 def test_the_previous_score_is_a_mean_over_rows(rng):
     P = rng.random((3, 2, 5, 5))
     want = [np.mean([P[b, a, i, i - 1] for b in range(3) for i in range(1, 5)]) for a in range(2)]
