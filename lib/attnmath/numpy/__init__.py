@@ -84,6 +84,7 @@ from attnmath.numpy.low_rank import linformer_attention, slot_mask
 from attnmath.numpy.lstm import bidirectional_lstm, lstm, lstm_cell
 from attnmath.numpy.masked_language_model import masked_head, masked_language_model
 from attnmath.numpy.masks import additive_mask, causal_mask, padding_mask, window_mask
+from attnmath.numpy.metric_attention import metric_attention, metric_score
 from attnmath.numpy.mixed_precision import scale_loss, unscale
 from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_head_sum, split_heads
 from attnmath.numpy.normalisation import layer_norm, rms_norm
@@ -236,6 +237,8 @@ __all__ = [
     "mean_outer_product",
     "mean_pool",
     "merge_heads",
+    "metric_attention",
+    "metric_score",
     "mixture_of_experts",
     "multi_head_attention",
     "multi_head_sum",

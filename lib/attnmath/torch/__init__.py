@@ -94,6 +94,7 @@ from attnmath.torch.low_rank import linformer_attention, slot_mask
 from attnmath.torch.lstm import bidirectional_lstm, lstm, lstm_cell
 from attnmath.torch.masked_language_model import MaskedLanguageModel, masked_head, masked_language_model
 from attnmath.torch.masks import additive_mask, causal_mask, padding_mask, window_mask
+from attnmath.torch.metric_attention import metric_attention, metric_score
 from attnmath.torch.mixed_precision import scale_loss, unscale
 from attnmath.torch.modules import ParamTree, from_numpy, to_numpy
 from attnmath.torch.multi_head import (
@@ -275,6 +276,8 @@ __all__ = [
     "mean_outer_product",
     "mean_pool",
     "merge_heads",
+    "metric_attention",
+    "metric_score",
     "mixture_of_experts",
     "multi_head_attention",
     "multi_head_sum",
