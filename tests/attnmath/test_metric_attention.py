@@ -29,13 +29,17 @@ def graph(rng, n=7):
     return A + A.T + np.diag(rng.random(n)) + 0.3 * (abs(np.subtract.outer(range(n), range(n))) == 1)
 
 
-def test_scores_are_those_of_scipy_and_scikit_learn(rng):
-    from sklearn.metrics.pairwise import rbf_kernel
+def test_scores_are_those_of_scipy(rng):
+    Q, K = rng.standard_normal((5, 4)), rng.standard_normal((7, 4))
+    compare(an.metric_score(Q, K, 0.7)[0], -cdist(Q, K, "sqeuclidean") / (2 * 0.7**2), atol=1e-12)
+
+
+@pytest.mark.slow
+def test_the_kernel_is_that_of_scikit_learn(rng):
+    from sklearn.metrics.pairwise import rbf_kernel  # seconds
 
     Q, K = rng.standard_normal((5, 4)), rng.standard_normal((7, 4))
-    S, _ = an.metric_score(Q, K, 0.7)
-    compare(S, -cdist(Q, K, "sqeuclidean") / (2 * 0.7**2), atol=1e-12)
-    compare(np.exp(S), rbf_kernel(Q, K, gamma=1 / (2 * 0.7**2)), atol=1e-13)
+    compare(np.exp(an.metric_score(Q, K, 0.7)[0]), rbf_kernel(Q, K, gamma=1 / (2 * 0.7**2)), atol=1e-13)
 
 
 def test_attention_is_the_general_form_with_the_score(rng):
@@ -82,6 +86,7 @@ def test_nothing_quadratic_is_kept(rng):
     assert 2 * X.nbytes < bytes_held(vjp) < 2000**2 * 8 / 3
 
 
+@pytest.mark.slow
 def test_in_a_decoder_of_both_worlds(rng):
     params = shapes.random_tree(shapes.decoder_only_shapes(11, 12, 7, 1, 9, heads=3), rng, 0.5)
     ids, width = rng.integers(0, 11, (2, 9)), np.array([0.5, 1.0, 2.0])
