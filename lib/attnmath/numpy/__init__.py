@@ -12,6 +12,7 @@ from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
 from attnmath.numpy.beyond_one_memory import dropped_weight_bound, top_k_attention
 from attnmath.numpy.block_sparse import block_sparse_attention
 from attnmath.numpy.checkpoint import checkpoint
+from attnmath.numpy.clusters import sphere_attention_flow
 from attnmath.numpy.contrastive import (
     clip,
     contrastive_loss,
@@ -289,6 +290,7 @@ __all__ = [
     "soft_cap",
     "softmax",
     "softmax_entropy",
+    "sphere_attention_flow",
     "split_heads",
     "state_space",
     "state_space_dual",

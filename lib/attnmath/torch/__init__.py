@@ -12,6 +12,7 @@ from attnmath.torch.bert import Bert, bert, mean_pool, sentence_embedding, unit_
 from attnmath.torch.beyond_one_memory import dropped_weight_bound, top_k_attention
 from attnmath.torch.block_sparse import block_sparse_attention
 from attnmath.torch.checkpoint import checkpoint
+from attnmath.torch.clusters import sphere_attention_flow
 from attnmath.torch.contrastive import (
     Clip,
     clip,
@@ -328,6 +329,7 @@ __all__ = [
     "soft_cap",
     "softmax",
     "softmax_entropy",
+    "sphere_attention_flow",
     "split_heads",
     "state_space",
     "state_space_dual",
