@@ -154,7 +154,7 @@ def energy(X, beta: float):
     3.7183
     """
     if not beta:
-        raise ValueError("beta is 0; the energy needs another one, its limit is half the squared length of the sum")
+        raise ValueError("beta is 0; the energy needs another one")
     return np.exp(beta * X @ np.swapaxes(X, -1, -2)).sum((-1, -2)) / (2 * beta)  # eq:particle-energy
 
 

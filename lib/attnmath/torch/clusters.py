@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 
-import torch
 from jaxtyping import Bool, Float
 
 from attnmath import _require
