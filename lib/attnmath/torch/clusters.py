@@ -32,6 +32,7 @@ def sphere_attention_flow(
 
     Examples
     --------
+    >>> import torch
     >>> sphere_attention_flow(torch.eye(2), beta=0.0)
     tensor([[0.0000, 0.5000],
             [0.5000, 0.0000]])
