@@ -31,6 +31,7 @@ def test_steps_follow_a_rotation(method, order, rng):
     for steps in (40, 80):
         times, path = pa.integrate(turning, X, 1.5 / steps, steps, method=method)
         assert times[-1] == pytest.approx(1.5) and (path[0] == X).all()
+        compare((path**2).sum(-1), np.ones((steps + 1, 6)), name="squared lengths", atol=1e-12)
         errors.append(abs(path[-1] - X @ expm(1.5 * TURN)).max())
     assert 2 ** (order - 0.3) < errors[0] / errors[1] < 2 ** (order + 0.3)
 
