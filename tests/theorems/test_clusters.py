@@ -41,6 +41,7 @@ def diameter(X):
     return np.linalg.norm(X[..., :, None, :] - X[..., None, :, :], axis=-1).max((-1, -2))
 
 
+@pytest.mark.slow
 @pytest.mark.claim("thm-one-cluster", "pf:central-projection", "eq:sphere-flow")
 @few
 @given(seeds, st.integers(2, 7), st.integers(2, 5), st.sampled_from([0.05, 0.3, 0.9]), st.floats(0, 3))
@@ -234,6 +235,7 @@ def test_two_tokens_climb_their_inner_product(seed):
     compare(F / np.array([[P[0, 1]], [P[1, 0]]]), slope, name="the gradient of the inner product", atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("prop-causal-leader")
 @few
 @given(seeds, st.integers(2, 6), st.integers(2, 4), st.sampled_from([0.1, 0.6]), st.floats(0, 2))
@@ -256,6 +258,7 @@ def test_the_leader_is_the_first_and_no_other(rng):
     assert abs(end - X[0]).max() < 1e-6 < 0.1 < np.linalg.norm(X[1:] - X[0], axis=-1).min()
 
 
+@pytest.mark.slow
 @pytest.mark.claim("prop-repulsion")
 @pytest.mark.parametrize(("n", "d"), [(2, 2), (3, 2), (4, 3), (5, 4)])
 def test_repelled_tokens_reach_the_simplex(n, d, rng):
@@ -269,6 +272,7 @@ def test_repelled_tokens_reach_the_simplex(n, d, rng):
     compare(pa.energy(end, beta), np.full(4, floor), name="energy", atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.claim("prop-repulsion")
 def test_no_simplex_fits_into_the_plane(rng):
     beta, n = 2.0, 6
