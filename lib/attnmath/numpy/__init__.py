@@ -113,6 +113,15 @@ from attnmath.numpy.seq2seq import bahdanau_step, bridge, luong_step, plain_step
 from attnmath.numpy.shaped import shaped_attention
 from attnmath.numpy.soft_cap import capped, soft_cap
 from attnmath.numpy.softmax import log_softmax, logsumexp, softmax, softmax_entropy
+from attnmath.numpy.sparse_weights import (
+    entmax15,
+    entmax_attention,
+    entmax_bisect,
+    fenchel_young_loss,
+    sparsemax,
+    sparsemax_attention,
+    tsallis_entropy,
+)
 from attnmath.numpy.state_space import discretise, hippo_legs, legs_diagonal, state_space
 from attnmath.numpy.tiled import tiled_attention
 from attnmath.numpy.transformer import (
@@ -188,10 +197,14 @@ __all__ = [
     "encoder",
     "encoder_layer",
     "end_of_text",
+    "entmax15",
+    "entmax_attention",
+    "entmax_bisect",
     "fast_weights",
     "fast_weights_recurrent",
     "fast_weights_state",
     "feed_forward",
+    "fenchel_young_loss",
     "flamingo",
     "gated_attention",
     "gated_cross_attention",
@@ -291,6 +304,8 @@ __all__ = [
     "softmax",
     "softmax_entropy",
     "sphere_attention_flow",
+    "sparsemax",
+    "sparsemax_attention",
     "split_heads",
     "state_space",
     "state_space_dual",
@@ -306,6 +321,7 @@ __all__ = [
     "triangle_attention",
     "triangle_product",
     "triangle_update",
+    "tsallis_entropy",
     "turned_attention",
     "unit_norm",
     "unscale",

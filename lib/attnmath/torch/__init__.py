@@ -130,6 +130,15 @@ from attnmath.torch.seq2seq import bahdanau_step, bridge, luong_step, plain_step
 from attnmath.torch.shaped import shaped_attention
 from attnmath.torch.soft_cap import capped, soft_cap
 from attnmath.torch.softmax import log_softmax, logsumexp, softmax, softmax_entropy
+from attnmath.torch.sparse_weights import (
+    entmax15,
+    entmax_attention,
+    entmax_bisect,
+    fenchel_young_loss,
+    sparsemax,
+    sparsemax_attention,
+    tsallis_entropy,
+)
 from attnmath.torch.state_space import discretise, hippo_legs, legs_diagonal, state_space
 from attnmath.torch.tiled import tiled_attention
 from attnmath.torch.transformer import (
@@ -224,10 +233,14 @@ __all__ = [
     "encoder",
     "encoder_layer",
     "end_of_text",
+    "entmax15",
+    "entmax_attention",
+    "entmax_bisect",
     "fast_weights",
     "fast_weights_recurrent",
     "fast_weights_state",
     "feed_forward",
+    "fenchel_young_loss",
     "flamingo",
     "from_numpy",
     "gated_attention",
@@ -330,6 +343,8 @@ __all__ = [
     "softmax",
     "softmax_entropy",
     "sphere_attention_flow",
+    "sparsemax",
+    "sparsemax_attention",
     "split_heads",
     "state_space",
     "state_space_dual",
@@ -346,6 +361,7 @@ __all__ = [
     "triangle_attention",
     "triangle_product",
     "triangle_update",
+    "tsallis_entropy",
     "turned_attention",
     "unit_norm",
     "unscale",
