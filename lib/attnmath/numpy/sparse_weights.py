@@ -28,7 +28,7 @@ def _below_top(S, c, empty_rows):
     lost = np.isnan(top) | np.isposinf(top)
     with np.errstate(over="ignore"):  # a difference beyond the largest number is a key of weight 0
         Z = np.maximum(c * (S - np.where(empty | lost, 0, top).astype(S.dtype)), -1)
-    return np.where(lost, 0, Z).astype(S.dtype), empty, lost
+    return np.where(empty | lost, 0, Z).astype(S.dtype), empty, lost
 
 
 def _finish(P, empty, lost):
@@ -280,8 +280,10 @@ def tsallis_entropy(P: Float[Array, "... m"], alpha: float = 1.5) -> tuple[Float
     def vjp(dH):
         if alpha == 1:
             with np.errstate(divide="ignore"):  # the slope at 0 is infinite
-                return -dH[..., None] * (np.log(P) + 1)
-        return dH[..., None] * (1 - alpha * P ** (alpha - 1)) / (alpha * (alpha - 1))  # eq:tsallis-entropy-vjp
+                return -np.asarray(dH)[..., None] * (np.log(P) + 1)
+        return (
+            np.asarray(dH)[..., None] * (1 - alpha * P ** (alpha - 1)) / (alpha * (alpha - 1))
+        )  # eq:tsallis-entropy-vjp
 
     return H, vjp
 
@@ -328,7 +330,7 @@ def fenchel_young_loss(
     L = (moved * leads).sum(-1) + tsallis_entropy(P, alpha)[0] - tsallis_entropy(Y, alpha)[0]  # eq:fenchel-young
 
     def vjp(dL):
-        return sum_to(dL[..., None] * moved, S.shape)  # eq:fenchel-young-vjp
+        return sum_to((np.asarray(dL)[..., None] * moved).astype(S.dtype), S.shape)  # eq:fenchel-young-vjp
 
     return L, vjp
 
