@@ -45,7 +45,7 @@ def _sorted_support(Z, power):
         pushed = total - k * ordered  # the sum of the leads over key k
     else:
         pushed = (ordered**2).cumsum(-1) - 2 * ordered * total + k * ordered**2  # the sum of their squares
-    last = (pushed < 1).sum(-1, keepdims=True) - 1  # eq:support
+    last = (pushed < 1).sum(-1, keepdims=True) - 1
     return np.take_along_axis(ordered, last, -1) <= Z
 
 
@@ -89,7 +89,7 @@ def sparsemax(S: Float[Array, "... m"], *, empty_rows: str = "error") -> tuple[F
     array([[0.75, 0.25, 0.  ]])
     """
     Z, empty, lost = _below_top(S, 1, empty_rows)
-    on = _sorted_support(Z, 1)
+    on = _sorted_support(Z, 1)  # eq:support
     count = on.sum(-1, keepdims=True).astype(S.dtype)
     tau = _masked_mean(Z, on, count) - 1 / count  # eq:sparsemax-threshold
     P = _finish(np.maximum(Z - tau, 0), empty, lost)  # eq:sparsemax
@@ -107,7 +107,7 @@ def _entmax_vjp(P, dP, alpha):
     on = P > 0
     s = np.where(on, np.where(on, P, 1) ** (2 - alpha), 0).astype(P.dtype)
     share = s / np.where(on.any(-1, keepdims=True), s.sum(-1, keepdims=True), 1)
-    return s * (dP - (share * dP).sum(-1, keepdims=True)), share  # eq:entmax-vjp
+    return s * (dP - (share * dP).sum(-1, keepdims=True)), share
 
 
 @differentiable
@@ -144,13 +144,13 @@ def entmax15(S: Float[Array, "... m"], *, empty_rows: str = "error") -> tuple[Fl
     array([[0.64, 0.36, 0.  ]])
     """
     Z, empty, lost = _below_top(S, 0.5, empty_rows)
-    on = _sorted_support(Z, 2)
+    on = _sorted_support(Z, 2)  # eq:support
     count = on.sum(-1, keepdims=True).astype(S.dtype)
     mean = _masked_mean(Z, on, count)
     spread = _masked_mean((Z - mean) ** 2, on, count)
     tau = mean - np.sqrt(np.maximum(1 / count - spread, 0))  # eq:entmax15-threshold
     P = _finish(np.maximum(Z - tau, 0) ** 2, empty, lost)
-    return P, lambda dP: _entmax_vjp(P, dP, 1.5)[0]
+    return P, lambda dP: _entmax_vjp(P, dP, 1.5)[0]  # eq:entmax-vjp
 
 
 @differentiable
@@ -218,7 +218,7 @@ def entmax_bisect(
     P = _finish(P / P.sum(-1, keepdims=True), empty, lost).astype(S.dtype)
 
     def vjp(dP):
-        dS, share = _entmax_vjp(P, dP, a)
+        dS, share = _entmax_vjp(P, dP, a)  # eq:entmax-vjp
         if not learned:
             return dS
         information = P * np.log(np.where(P > 0, P, 1))

@@ -47,7 +47,7 @@ def _sorted_support(Z, power):
         pushed = total - k * ordered  # the sum of the leads over key k
     else:
         pushed = ordered.square().cumsum(-1) - 2 * ordered * total + k * ordered.square()  # of their squares
-    last = (pushed < 1).sum(-1, keepdim=True) - 1  # eq:support
+    last = (pushed < 1).sum(-1, keepdim=True) - 1
     return ordered.gather(-1, last) <= Z
 
 
@@ -70,7 +70,7 @@ def sparsemax(S: Float[Array, "... m"], *, empty_rows: str = "error") -> Float[A
     tensor([[0.7500, 0.2500, 0.0000]])
     """
     Z, empty, lost = _below_top(S, 1, empty_rows)
-    on = _sorted_support(Z, 1)
+    on = _sorted_support(Z, 1)  # eq:support
     count = on.sum(-1, keepdim=True).to(S.dtype)
     tau = _masked_mean(Z, on, count) - 1 / count  # eq:sparsemax-threshold
     return _finish((Z - tau).relu(), empty, lost)  # eq:sparsemax
@@ -90,7 +90,7 @@ def entmax15(S: Float[Array, "... m"], *, empty_rows: str = "error") -> Float[Ar
     tensor([[0.6400, 0.3600, 0.0000]])
     """
     Z, empty, lost = _below_top(S, 0.5, empty_rows)
-    on = _sorted_support(Z, 2)
+    on = _sorted_support(Z, 2)  # eq:support
     count = on.sum(-1, keepdim=True).to(S.dtype)
     mean = _masked_mean(Z, on, count)
     spread = _masked_mean((Z - mean).square(), on, count)

@@ -73,25 +73,23 @@ def probabilities(rng):
 
 
 QKV = draw((B, 2, N, K), (B, 2, M, K), (B, 2, M, V))
-CASES = []
-for name, alpha in (("sparsemax", 2.0), ("entmax15", 1.5)):
-
-    def call(w, S, name=name):
-        return getattr(w, name)(S)
-
-    def reference(S, alpha=alpha):
-        return by_package(S, alpha)
-
-    CASES += [
-        Case(name, "plain", normal(B, N, M), call, reference),
-        Case(name, "flat", normal(B, N, M, scale=0.05), call, reference),  # every weight above 0
-        Case(name, "long", normal(2, 67, scale=0.3), call, reference),
-        Case(name, "wide-range", near, call, reference, vjp_atol=1e-10),
-        Case(name, "huge", huge, call, reference),
-        Case(name, "one-key", normal(B, 1), call, reference),
-        Case(name, "no-batch", normal(0, N, M), call, reference),
-    ]
-
+SCORES = {
+    "plain": normal(B, N, M),
+    "flat": normal(B, N, M, scale=0.05),  # every weight above 0
+    "long": normal(2, 67, scale=0.3),
+    "wide-range": near,
+    "huge": huge,
+    "one-key": normal(B, 1),
+    "no-batch": normal(0, N, M),
+}
+CASES = [
+    Case("sparsemax", at, args, lambda w, S: w.sparsemax(S), lambda S: by_package(S, 2.0), vjp_atol=1e-10)
+    for at, args in SCORES.items()
+]
+CASES += [
+    Case("entmax15", at, args, lambda w, S: w.entmax15(S), lambda S: by_package(S, 1.5), vjp_atol=1e-10)
+    for at, args in SCORES.items()
+]
 CASES += [
     Case(
         "entmax_bisect",
