@@ -109,6 +109,19 @@ def test_gradients_of_masked_keys_and_empty_rows_are_zero(rule, rng):
     assert not dS[0, :3].any() and not dS[2].any() and np.abs(dS[1]).max() > 1e-3
 
 
+def test_a_learned_alpha_beside_masked_keys(rng):
+    """No score of -inf gets into the slope in alpha, where 0 times infinity would be nan."""
+    S, dP = rng.standard_normal((2, 3, 5))
+    S[0, 1:3] = -np.inf
+    alpha = np.array([[1.3], [1.5], [2.2]])
+    leaf = torch.tensor(alpha, requires_grad=True)
+    twin = at.entmax_bisect(torch.from_numpy(S), leaf)
+    (grad,) = torch.autograd.grad(twin, leaf, torch.from_numpy(dP))
+    dalpha = an.entmax_bisect(S, alpha)[1](dP)[1]
+    compare(dalpha, grad, atol=1e-10)
+    assert np.abs(dalpha[0]).max() > 1e-3
+
+
 def test_a_masked_key_is_a_key_that_is_not_there(rng):
     Q, K, V = (rng.standard_normal(s) for s in ((4, 3), (6, 3), (6, 2)))
     seen = np.array([True, False, True, True, False, True])
