@@ -67,6 +67,7 @@ from attnmath.numpy.hard_and_local import (
     location_aware_score,
 )
 from attnmath.numpy.induction import attention_only, patched
+from attnmath.numpy.kernel_regression import leave_one_out, local_linear_attention, taylor_features
 from attnmath.numpy.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.linear_attention import elu_plus_one, linear_attention
@@ -223,6 +224,7 @@ __all__ = [
     "last_row",
     "latent_attention",
     "layer_norm",
+    "leave_one_out",
     "legs_diagonal",
     "linear",
     "linear_attention",
@@ -231,6 +233,7 @@ __all__ = [
     "lm_head",
     "load_balance",
     "local_attention",
+    "local_linear_attention",
     "location_attention",
     "location_aware_score",
     "log_softmax",
@@ -311,6 +314,7 @@ __all__ = [
     "state_space_dual",
     "sublayer",
     "swish",
+    "taylor_features",
     "text_embedding",
     "tiled_attention",
     "token_embedding",

@@ -77,6 +77,7 @@ from attnmath.torch.hard_and_local import (
 )
 from attnmath.torch.hf import Converted, load_hf, load_nn
 from attnmath.torch.induction import attention_only, patched
+from attnmath.torch.kernel_regression import leave_one_out, local_linear_attention, taylor_features
 from attnmath.torch.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.torch.linear import affine, linear
 from attnmath.torch.linear_attention import elu_plus_one, linear_attention
@@ -260,6 +261,7 @@ __all__ = [
     "last_row",
     "latent_attention",
     "layer_norm",
+    "leave_one_out",
     "legs_diagonal",
     "linear",
     "linear_attention",
@@ -270,6 +272,7 @@ __all__ = [
     "load_hf",
     "load_nn",
     "local_attention",
+    "local_linear_attention",
     "location_attention",
     "location_aware_score",
     "log_softmax",
@@ -350,6 +353,7 @@ __all__ = [
     "state_space_dual",
     "sublayer",
     "swish",
+    "taylor_features",
     "text_embedding",
     "tiled_attention",
     "to_numpy",
