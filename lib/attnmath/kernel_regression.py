@@ -104,7 +104,7 @@ def bias_and_variance(P, Q, K, f, noise: float):
     [1.5, 2.0]
     """
     _require.nonnegative("noise", noise)
-    return P @ f(K[:, 0]) - f(Q[:, 0]), noise**2 * (P * P).sum(-1)
+    return P @ f(K[:, 0]) - f(Q[:, 0]), noise**2 * (P * P).sum(-1)  # eq:bias-variance
 
 
 def best_risk(n: int, at: float, f, noise: float, weights=box_weights):
