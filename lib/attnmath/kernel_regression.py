@@ -198,7 +198,9 @@ def nearest(Q, K, Y, count: int):
 def contest(seed: int) -> dict:
     """Six ways to predict half of the patients from the other half: the error of each, and what was chosen.
 
-    All choices are made on the half that is learned from, by leaving one out.
+    All choices are made on the half that is learned from, by leaving one out. ``inside`` is the learned scales' error
+    there. ``displacement`` is the straight line's slope times the displacement of attention's average key (its root
+    mean square), and ``corrected`` the error of attention from which this is subtracted.
     """
     X, Y = patients()
     order = np.random.default_rng(seed).permutation(len(X))
@@ -219,8 +221,14 @@ def contest(seed: int) -> dict:
         "one straight line": ones[1] @ np.linalg.lstsq(ones[0], Ya, rcond=None)[0],
     }
     inside = root_mean_square(leave_one_out(gaussian_weights(A * a, A * a, 1.0), Ya)[0])
-    chosen = {"bandwidth": float(h), "neighbours": k, "line bandwidth": float(wide), "inside": inside}
-    return {"errors": {name: root_mean_square(got - Yb) for name, got in answers.items()}, "chosen": chosen}
+    displaced = (gaussian_weights(B, A, h) @ A - B) @ np.linalg.lstsq(ones[0], Ya, rcond=None)[0][1:]
+    return {
+        "errors": {name: root_mean_square(got - Yb) for name, got in answers.items()},
+        "chosen": {"bandwidth": float(h), "neighbours": k, "line bandwidth": float(wide)},
+        "inside": inside,
+        "displacement": root_mean_square(displaced),
+        "corrected": root_mean_square(answers["attention"] - displaced - Yb),
+    }
 
 
 def relation_features(R, width: int | None = None):

@@ -225,4 +225,6 @@ def test_the_contest_says_what_the_page_says():
     assert errors["ten learned scales"].mean() > errors["attention"].mean()
     assert (errors["attention with lines"] < errors["attention"]).all()
     assert abs(errors["attention with lines"] - errors["one straight line"]).max() < 1.5
-    assert all(run["chosen"]["inside"] < run["errors"]["ten learned scales"] for run in runs)
+    assert all(run["inside"] < run["errors"]["ten learned scales"] for run in runs)
+    assert np.mean([run["corrected"] for run in runs]) < errors["attention"].mean() - 0.5
+    assert min(run["displacement"] for run in runs) > 15

@@ -62,6 +62,10 @@ def near_one(rng):
     return P, rng.standard_normal((n, V))
 
 
+def left_out(circumstance, args):
+    return Case("leave_one_out", circumstance, args, lambda world, P, V: world.leave_one_out(P, V), one_by_one)
+
+
 def one_by_one(P, V):
     """For each value a regression of its own, without it."""
     n, found = P.shape[-1], []
@@ -100,7 +104,6 @@ def taylor(circumstance, args, degree):
 
 
 QKV = draw((B, N, K), (B, M, K), (B, M, V))
-loo = ("leave_one_out", lambda world, P, V: world.leave_one_out(P, V), one_by_one)
 CASES = [
     lines("plain", QKV, ridge=0.1),
     lines("wide", QKV, bandwidth=3.0),
@@ -112,11 +115,11 @@ CASES = [
     lines("one-key", draw((N, K), (1, K), (1, V)), ridge=0.1),
     lines("no-batch", draw((0, N, K), (0, M, K), (0, M, V))),
     lines("huge", far, ridge=0.1),
-    Case(loo[0], "plain", rows(6), *loo[1:]),
-    Case(loo[0], "batch", rows(B, 5), *loo[1:]),
-    Case(loo[0], "two", rows(2), *loo[1:]),
-    Case(loo[0], "no-batch", rows(0, 5), *loo[1:]),
-    Case(loo[0], "shared-weights", lambda rng: (rows(5)(rng)[0], rng.standard_normal((B, 5, V))), *loo[1:]),
+    left_out("plain", rows(6)),
+    left_out("batch", rows(B, 5)),
+    left_out("two", rows(2)),
+    left_out("no-batch", rows(0, 5)),
+    left_out("shared-weights", lambda rng: (rows(5)(rng)[0], rng.standard_normal((B, 5, V)))),
     taylor("plain", normal(B, N, K), 3),
     taylor("linear", normal(N, 5), 1),
     taylor("fourth", normal(N, 3), 4),
