@@ -112,7 +112,7 @@ def test_the_best_bandwidth_for_smooth_functions():
     B, a = 4.0, 0.09 / 200
     hs = np.geomspace(1e-3, 1, 20_001)
     bound = B**2 * hs**4 / 9 + a / hs
-    compare(hs[bound.argmin()] ** 5, 9 * a / (4 * B**2), name="bandwidth", atol=1e-3, rtol=2e-3)
+    compare(hs[bound.argmin()] ** 5 / (9 * a / (4 * B**2)), 1.0, name="bandwidth", atol=3e-3)
     compare(bound.min(), 5 / 9 * (9 / 4) ** 0.8 * B**0.4 * a**0.8, name="value", atol=1e-9)
 
 
