@@ -75,6 +75,13 @@ def leave_one_out(P: Float[Array, "... n n"], V: Float[Array, "... n v"]) -> Flo
     return V - others / s @ V  # eq:leave-one-out
 
 
+@torch.compiler.disable  # NumPy's tables are no part of a graph
+def _tables(k, degree, like):
+    """Exponents and lengths of the monomials, where ``like`` is and in its dtype."""
+    alpha = torch.tensor(monomials.exponents(k, degree).tolist(), device=like.device)
+    return alpha, torch.tensor(monomials.lengths(k, degree).tolist(), dtype=like.dtype, device=like.device)
+
+
 @half_in_float32
 def taylor_features(X: Float[Array, "... n k"], degree: int = 2) -> Float[Array, "... n f"]:
     r"""Monomials whose dot products are Taylor's polynomial of the exponential of a dot product.
@@ -93,6 +100,5 @@ def taylor_features(X: Float[Array, "... n k"], degree: int = 2) -> Float[Array,
     k = _require.shapes(X=(X, "... n k"))["k"]
     _require.count("degree", degree)
     powers = torch.stack([X**e for e in range(degree + 1)], -1)  # (..., n, k, M + 1)
-    alpha = torch.tensor(monomials.exponents(k, int(degree)), device=X.device)
-    lengths = torch.tensor(monomials.lengths(k, int(degree)), dtype=X.dtype, device=X.device)
+    alpha, lengths = _tables(k, int(degree), X)
     return powers[..., torch.arange(k, device=X.device), alpha].prod(-1) * lengths  # eq:taylor-features
