@@ -91,6 +91,14 @@ from attnmath.numpy.mixed_precision import scale_loss, unscale
 from attnmath.numpy.multi_head import merge_heads, multi_head_attention, multi_head_sum, split_heads
 from attnmath.numpy.normalisation import layer_norm, rms_norm
 from attnmath.numpy.optimisers import adam, adam_state, clip_by_norm
+from attnmath.numpy.other_weights import (
+    pointwise_attention,
+    pointwise_weights,
+    sink_attention,
+    sink_weights,
+    sinkhorn_attention,
+    sinkhorn_weights,
+)
 from attnmath.numpy.parallel_layer import parallel_layer
 from attnmath.numpy.positions import sinusoidal_positions
 from attnmath.numpy.random_features import draw_directions, performer_attention, random_features
@@ -272,6 +280,8 @@ __all__ = [
     "picture_embedding",
     "picture_mask",
     "plain_step",
+    "pointwise_attention",
+    "pointwise_weights",
     "quantised",
     "random_dropout",
     "random_features",
@@ -300,6 +310,10 @@ __all__ = [
     "shaped_attention",
     "share_heads",
     "silu",
+    "sink_attention",
+    "sink_weights",
+    "sinkhorn_attention",
+    "sinkhorn_weights",
     "sinusoidal_positions",
     "slot_mask",
     "smoothed_targets",

@@ -108,6 +108,14 @@ from attnmath.torch.multi_head import (
 )
 from attnmath.torch.normalisation import LayerNorm, layer_norm, rms_norm
 from attnmath.torch.optimisers import adam, adam_state, clip_by_norm
+from attnmath.torch.other_weights import (
+    pointwise_attention,
+    pointwise_weights,
+    sink_attention,
+    sink_weights,
+    sinkhorn_attention,
+    sinkhorn_weights,
+)
 from attnmath.torch.parallel_layer import parallel_layer
 from attnmath.torch.positions import sinusoidal_positions
 from attnmath.torch.random_features import draw_directions, performer_attention, random_features
@@ -311,6 +319,8 @@ __all__ = [
     "picture_embedding",
     "picture_mask",
     "plain_step",
+    "pointwise_attention",
+    "pointwise_weights",
     "quantised",
     "random_dropout",
     "random_features",
@@ -339,6 +349,10 @@ __all__ = [
     "shaped_attention",
     "share_heads",
     "silu",
+    "sink_attention",
+    "sink_weights",
+    "sinkhorn_attention",
+    "sinkhorn_weights",
     "sinusoidal_positions",
     "slot_mask",
     "smoothed_targets",
