@@ -128,7 +128,7 @@ def table():
     return {name: [mark == "✓" for mark in re.findall("[✓✗]", marks)] for name, marks in rows}
 
 
-@pytest.mark.claim("tab-who-gives-up-what")
+@pytest.mark.claim("sec-who-gives-up-what")
 @pytest.mark.parametrize("name", WEIGHTINGS)
 def test_who_gives_up_what(name, rng):
     """Every entry of the page's table."""

@@ -1,5 +1,7 @@
 """Weights that are not a softmax: each key by itself, a place to put nothing, and columns that sum to one too."""
 
+from functools import partial
+
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -56,8 +58,8 @@ def pointwise_weights(
 
     References
     ----------
-    Ramapuram et al. (2025), whose bias b is our minus log m; Wortsman et al. (2023), whose L is our m; So et al. (2021)
-    for the square. Chapter 9, eq:pointwise-weights.
+    Ramapuram et al. (2025), whose bias b is our minus log m; Wortsman et al. (2023), whose L is our m; Hua et al.
+    (2022) for the squared ReLU. Chapter 9, eq:pointwise-weights.
 
     Examples
     --------
@@ -118,7 +120,7 @@ def sink_weights(
 
     References
     ----------
-    Miller (2023) for b = 0; OpenAI (2025), section 2.2, for one learned b per head. Chapter 9, eq:sink-weights.
+    Miller (2023) for b = 0; OpenAI (2025) for one learned b per head. Chapter 9, eq:sink-weights.
 
     Examples
     --------
@@ -189,7 +191,7 @@ def sinkhorn_weights(
 
     References
     ----------
-    Sinkhorn (1964); Cuturi (2013), algorithm 1, in logarithms; Sander et al. (2022), section 3, where a step is half of
+    Sinkhorn (1964); Cuturi (2013), algorithm 1, in logarithms; Sander et al. (2022), where a step is half of
     ours. Chapter 9, eq:sinkhorn-weights.
 
     Examples
@@ -254,14 +256,14 @@ def _attend(Q, K, V, mask, bias, scale, weigh):
     W, weigh_vjp = weigh(S if bias is None else S + bias)
 
     def vjp(dO):
-        dV = T(W) @ dO  # eq:weighed-vjp
+        dV = T(W) @ dO
         dS = weigh_vjp(sum_to(dO @ T(V), W.shape))
         dS, *more = dS if isinstance(dS, tuple) else (dS,)
         dQ, dK = score_vjp(dS)
         dbias = () if bias is None else (sum_to(dS, bias.shape),)
         return sum_to(dQ, Q.shape), dK, sum_to(dV, V.shape), *dbias, *more
 
-    return W @ V, vjp  # eq:weighed
+    return W @ V, vjp
 
 
 @differentiable
@@ -297,7 +299,7 @@ def pointwise_attention(
 
     References
     ----------
-    Ramapuram et al. (2025), equation 3; Wortsman et al. (2023), section 3. Chapter 9, eq:weighed.
+    Ramapuram et al. (2025); Wortsman et al. (2023). Chapter 9, eq:weighed.
 
     Examples
     --------
@@ -305,7 +307,8 @@ def pointwise_attention(
     >>> O  # a score of 0 among three keys has the weight 1/4
     array([[3.]])
     """
-    return _attend(Q, K, V, mask, bias, scale, lambda S: pointwise_weights(S, mask, kind=kind))
+    weigh = partial(pointwise_weights, mask=mask, kind=kind)
+    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed, eq:weighed-vjp
 
 
 @differentiable
@@ -341,7 +344,7 @@ def sink_attention(
 
     References
     ----------
-    Miller (2023); OpenAI (2025), section 2.2; Xiao et al. (2024), section 3.3. Chapter 9, eq:weighed.
+    Miller (2023); OpenAI (2025); Xiao et al. (2024), section 3.3. Chapter 9, eq:weighed.
 
     Examples
     --------
@@ -349,7 +352,8 @@ def sink_attention(
     >>> O
     array([[3.]])
     """
-    return _attend(Q, K, V, mask, bias, scale, lambda S: sink_weights(S, sinks, mask))
+    weigh = partial(sink_weights, sinks=sinks, mask=mask)
+    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed, eq:weighed-vjp
 
 
 @differentiable
@@ -387,7 +391,7 @@ def sinkhorn_attention(
 
     References
     ----------
-    Sander et al. (2022), section 3. Chapter 9, eq:weighed.
+    Sander et al. (2022). Chapter 9, eq:weighed.
 
     Examples
     --------
@@ -396,4 +400,5 @@ def sinkhorn_attention(
     array([[2.],
            [2.]])
     """
-    return _attend(Q, K, V, mask, bias, scale, lambda S: sinkhorn_weights(S, mask, gradient=gradient, steps=steps))
+    weigh = partial(sinkhorn_weights, mask=mask, gradient=gradient, steps=steps)
+    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed, eq:weighed-vjp

@@ -1,5 +1,7 @@
 """Weights that are not a softmax: each key by itself, a place to put nothing, and columns that sum to one too."""
 
+from functools import partial
+
 import torch
 from jaxtyping import Bool, Float
 
@@ -146,7 +148,7 @@ def _attend(Q, K, V, mask, bias, scale, weigh):
     S = scaled_dot_score(Q.expand(*sizes["..."], *Q.shape[-2:]), K, scale=scale)
     _require.mask(mask, S.shape)
     _require.bias(bias, S.shape, Q)
-    return weigh(S if bias is None else S + bias) @ V  # eq:weighed
+    return weigh(S if bias is None else S + bias) @ V
 
 
 @cast_by_autocast
@@ -172,7 +174,8 @@ def pointwise_attention(
     >>> pointwise_attention(torch.zeros(1, 2), torch.ones(3, 2), torch.tensor([[1.0], [3.0], [8.0]]))
     tensor([[3.]])
     """
-    return _attend(Q, K, V, mask, bias, scale, lambda S: pointwise_weights(S, mask, kind=kind))
+    weigh = partial(pointwise_weights, mask=mask, kind=kind)
+    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed
 
 
 @cast_by_autocast
@@ -198,7 +201,8 @@ def sink_attention(
     >>> sink_attention(torch.zeros(1, 2), torch.ones(3, 2), torch.tensor([[1.0], [3.0], [8.0]]))
     tensor([[3.]])
     """
-    return _attend(Q, K, V, mask, bias, scale, lambda S: sink_weights(S, sinks, mask))
+    weigh = partial(sink_weights, sinks=sinks, mask=mask)
+    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed
 
 
 @cast_by_autocast
@@ -227,4 +231,5 @@ def sinkhorn_attention(
     tensor([[2.],
             [2.]])
     """
-    return _attend(Q, K, V, mask, bias, scale, lambda S: sinkhorn_weights(S, mask, gradient=gradient, steps=steps))
+    weigh = partial(sinkhorn_weights, mask=mask, gradient=gradient, steps=steps)
+    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed
