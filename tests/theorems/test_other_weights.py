@@ -316,6 +316,17 @@ def test_the_limit_is_the_best_plan_with_entropy(rng):
             compare(objective(best) - objective(P), eps * divergence(P, best), atol=1e-9)
 
 
+@pytest.mark.claim("prop-transport-entropy", "sec-who-gives-up-what")
+def test_a_higher_score_gets_a_higher_weight(rng):
+    """By the sum of two divergences; with one query there is nothing to prefer."""
+    S, T = rng.standard_normal((2, 4, 5))
+    T[1:] = S[1:]
+    P, R = (an.sinkhorn_weights(X, steps=500)[0] for X in (S, T))
+    compare(((R - P) * (T - S)).sum(), divergence(P, R) + divergence(R, P), atol=1e-11)
+    assert divergence(P, R) > 0.01
+    compare(an.sinkhorn_weights(S[:1])[0], np.full((1, 5), 0.2), name="one query", atol=1e-14)
+
+
 def plan(S):
     """The best plan without entropy, by linear programming."""
     n, m = S.shape
@@ -357,7 +368,6 @@ def test_a_causal_mask_leaves_the_identity(rng):
         done = linprog(cost, A_eq=np.vstack([rows, columns]), b_eq=np.ones(2 * n), bounds=bounds)
         compare(done.x.reshape(n, n), np.eye(n), name="the only point", atol=1e-9)
     causal, S = np.tril(np.ones((2, 2), bool)), rng.standard_normal((2, 2))
-    x = an.softmax(S)[0][1, 0]
     x = an.sinkhorn_weights(S, causal, steps=0)[0][1, 0]
     for t in (1, 2, 10, 300):
         compare(an.sinkhorn_weights(S, causal, steps=t)[0][1, 0], x / (1 + 2 * t * x), name="two words", atol=1e-12)
