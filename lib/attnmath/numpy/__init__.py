@@ -68,6 +68,7 @@ from attnmath.numpy.hard_and_local import (
 )
 from attnmath.numpy.induction import attention_only, patched
 from attnmath.numpy.kernel_regression import leave_one_out, local_linear_attention, taylor_features
+from attnmath.numpy.hopfield import hopfield, hopfield_attention, hopfield_energy
 from attnmath.numpy.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.linear_attention import elu_plus_one, linear_attention
@@ -228,6 +229,9 @@ __all__ = [
     "hard_attention",
     "hierarchical_attention",
     "hippo_legs",
+    "hopfield",
+    "hopfield_attention",
+    "hopfield_energy",
     "interpolated_frequencies",
     "last_row",
     "latent_attention",

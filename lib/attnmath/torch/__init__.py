@@ -78,6 +78,7 @@ from attnmath.torch.hard_and_local import (
 from attnmath.torch.hf import Converted, load_hf, load_nn
 from attnmath.torch.induction import attention_only, patched
 from attnmath.torch.kernel_regression import leave_one_out, local_linear_attention, taylor_features
+from attnmath.torch.hopfield import hopfield, hopfield_attention, hopfield_energy
 from attnmath.torch.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.torch.linear import affine, linear
 from attnmath.torch.linear_attention import elu_plus_one, linear_attention
@@ -265,6 +266,9 @@ __all__ = [
     "hard_attention",
     "hierarchical_attention",
     "hippo_legs",
+    "hopfield",
+    "hopfield_attention",
+    "hopfield_energy",
     "interpolated_frequencies",
     "last_row",
     "latent_attention",
