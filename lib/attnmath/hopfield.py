@@ -158,15 +158,15 @@ def settle(W, X, *, sweeps: int = 20):
     array([[ 1.,  1., -1., -1.,  1., -1.]])
     """
     _require.count("sweeps", sweeps)
-    Y = np.array(X, float)
+    Y = np.array(X, float).T.copy()  # one row for each component
     for _ in range(sweeps):
         before = Y.copy()
-        for a in range(Y.shape[-1]):
-            h = Y @ W[:, a]
-            Y[:, a] = np.where(h == 0, np.where(Y[:, a] == 0, 1, Y[:, a]), np.sign(h))  # eq:hopfield-binary
+        for a, row in enumerate(W):
+            sign = np.sign(row @ Y)
+            Y[a] = np.where(sign == 0, np.where(Y[a] == 0, 1, Y[a]), sign)  # eq:hopfield-binary
         if (Y == before).all():
             break
-    return Y
+    return Y.T
 
 
 def binary_energy(W, X):

@@ -42,7 +42,7 @@ def scipy_softmax_entropy(p):
     return -rel_entr(p, 1).sum()
 
 
-@pytest.mark.claim("thm-hopfield-descent", "eq:hopfield-joint", "eq:hopfield-energy", "eq:hopfield")
+@pytest.mark.claim("thm-hopfield-descent", "pf:hopfield-joint", "eq:hopfield-energy", "eq:hopfield")
 @SCALES
 def test_a_step_minimises_over_the_weights_and_then_over_the_state(beta, rng):
     X, K = draw(rng)
@@ -58,7 +58,7 @@ def test_a_step_minimises_over_the_weights_and_then_over_the_state(beta, rng):
         compare(y, least.x, name="the update is the least over states", atol=1e-5)
 
 
-@pytest.mark.claim("thm-hopfield-descent", "eq:hopfield-fall")
+@pytest.mark.claim("thm-hopfield-descent", "pf:hopfield-fall")
 @SCALES
 def test_the_energy_falls_by_exactly_so_much(beta, rng):
     """Half the square of the step plus the divergence of the weights; against SciPy's functions."""
@@ -130,7 +130,7 @@ def test_at_the_border_the_way_is_infinitely_long_in_steps_and_short_in_length()
     assert np.linalg.norm(sharp) > 0.5 and np.linalg.norm(flat) < 1e-12
 
 
-@pytest.mark.claim("lem-hopfield-jacobian", "eq:hopfield-jacobian")
+@pytest.mark.claim("lem-hopfield-jacobian", "pf:hopfield-jacobian")
 @SCALES
 def test_the_jacobian_is_the_covariance_of_the_patterns(beta, rng):
     X, K = draw(rng, n=1)
@@ -150,7 +150,7 @@ def reach(x, K, i, beta):
     return D * s / (1 + s)
 
 
-@pytest.mark.claim("thm-hopfield-retrieval", "eq:hopfield-separation", "eq:hopfield-retrieval")
+@pytest.mark.claim("thm-hopfield-retrieval", "eq:hopfield-separation", "pf:hopfield-retrieval")
 @SCALES
 def test_one_step_brings_a_cue_near_its_pattern(beta, rng):
     useful = 0
@@ -202,7 +202,7 @@ def group_numbers(K, G, beta):
     return rho, beta * (D_G**2 / 4 + eps * D**2)
 
 
-@pytest.mark.claim("thm-hopfield-groups", "eq:hopfield-groups")
+@pytest.mark.claim("thm-hopfield-groups", "pf:hopfield-groups")
 @pytest.mark.parametrize(("G", "beta"), [([0], 3.0), ([0], 8.0), ([1, 2], 2.0), ([1, 2], 5.0), ([0, 1, 2, 3], 0.05)])
 def test_a_group_answers_with_one_fixed_point(G, beta, rng):
     """A pattern, a near pair, and all of them: from every start nearby to the same point, at the promised rate."""
@@ -243,7 +243,7 @@ def test_the_mean_weight_of_a_random_pattern(d, c, b):
     assert crosstalk(d, c, b) < np.exp(b * b * d / 2 - b * c * d)
 
 
-@pytest.mark.claim("thm-hopfield-capacity", "eq:hopfield-capacity")
+@pytest.mark.claim("thm-hopfield-capacity", "pf:hopfield-capacity")
 @pytest.mark.parametrize("d", [8, 14])
 def test_exponentially_many_patterns_are_recalled(d, rng):
     """The share that is lost and the mean error, against the bounds; and the first moment, to five standard errors."""
