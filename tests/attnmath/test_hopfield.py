@@ -178,6 +178,7 @@ def test_settle_on_every_state_of_a_small_network(rng):
         compare(end, x)
     assert (abs(ends) == 1).all() and len(np.unique(ends, axis=0)) < 12
     assert (binary_energy(W, ends) <= binary_energy(W, np.where(starts == 0, 1, starts)) + 1e-12).mean() > 0.9
+    compare(settle(np.zeros((3, 3)), np.array([[-1.0, 1.0, 0.0]])), [[-1.0, 1.0, 1.0]], name="without any input")
     with pytest.raises(ValueError, match="sweeps is 0"):
         settle(W, starts, sweeps=0)
 
