@@ -90,6 +90,7 @@ def test_the_core_goes_into_multi_head_attention(causal, rng):
         compare(again[:, :-1], O[:, :-1], name="no word sees a later one", atol=1e-14)
 
 
+@pytest.mark.slow
 def test_samples_under_vmap(rng):
     X, K = torch.from_numpy(rng.standard_normal((4, 3, 5))), torch.from_numpy(rng.standard_normal((6, 5)))
     loss = lambda X: (at.hopfield(X, K, steps=3) * X.detach()).sum() + at.hopfield_energy(X, K).sum()  # noqa: E731
