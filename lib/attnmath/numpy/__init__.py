@@ -66,9 +66,9 @@ from attnmath.numpy.hard_and_local import (
     location_attention,
     location_aware_score,
 )
+from attnmath.numpy.hopfield import hopfield, hopfield_attention, hopfield_energy
 from attnmath.numpy.induction import attention_only, patched
 from attnmath.numpy.kernel_regression import leave_one_out, local_linear_attention, taylor_features
-from attnmath.numpy.hopfield import hopfield, hopfield_attention, hopfield_energy
 from attnmath.numpy.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.numpy.linear import affine, linear
 from attnmath.numpy.linear_attention import elu_plus_one, linear_attention
@@ -324,9 +324,9 @@ __all__ = [
     "soft_cap",
     "softmax",
     "softmax_entropy",
-    "sphere_attention_flow",
     "sparsemax",
     "sparsemax_attention",
+    "sphere_attention_flow",
     "split_heads",
     "state_space",
     "state_space_dual",

@@ -76,9 +76,9 @@ from attnmath.torch.hard_and_local import (
     location_aware_score,
 )
 from attnmath.torch.hf import Converted, load_hf, load_nn
+from attnmath.torch.hopfield import hopfield, hopfield_attention, hopfield_energy
 from attnmath.torch.induction import attention_only, patched
 from attnmath.torch.kernel_regression import leave_one_out, local_linear_attention, taylor_features
-from attnmath.torch.hopfield import hopfield, hopfield_attention, hopfield_energy
 from attnmath.torch.key_value_caches import dequantised, latent_attention, quantised
 from attnmath.torch.linear import affine, linear
 from attnmath.torch.linear_attention import elu_plus_one, linear_attention
@@ -363,9 +363,9 @@ __all__ = [
     "soft_cap",
     "softmax",
     "softmax_entropy",
-    "sphere_attention_flow",
     "sparsemax",
     "sparsemax_attention",
+    "sphere_attention_flow",
     "split_heads",
     "state_space",
     "state_space_dual",
