@@ -17,16 +17,6 @@ ONE = np.array(1.0)
 IDS = np.array([[[1, 9, 2, 0], [1, 2, 7, 2]], [[2, 1, 1, 1], [1, 7, 5, 2]]])
 
 
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    from jaxtyping import config
-
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
-
-
 def test_the_end_is_the_first_one_or_the_highest_id():
     for end, places in ((2, [[2, 1], [0, 3]]), (None, [[1, 2], [0, 1]])):
         compare(an.end_of_text(IDS, end), places, atol=0.0)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from jaxtyping import config
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import attnmath.numpy as an
@@ -18,14 +17,6 @@ from tests.attnmath.cases import CASES
 
 D = 7
 WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
-
-
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 def norms(rng, dtype):

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from torch.utils.flop_counter import FlopCounterMode
 
 import attnmath.numpy as an
@@ -270,14 +269,6 @@ def test_the_work_of_triangles():
         at.triangle_attention(Z, params, heads, attend=at.attention)
     projections = 2 * n**2 * D * (5 * heads * k + heads)
     assert counter.get_total_flops() == 4 * n**3 * heads * k + projections
-
-
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 GOOD = {

@@ -7,7 +7,6 @@ from io import StringIO
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -310,14 +309,6 @@ BAD = [
     ({"mask": SOME}, r"mask hides a key from some of the queries that come after it: .* Pass True or a causal mask"),
     ({"mask": X((3, 3))}, r"mask has dtype (torch\.)?float64; masks are boolean"),
 ]
-
-
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 @WORLDS

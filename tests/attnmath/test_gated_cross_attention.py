@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -114,14 +113,6 @@ def test_a_record_holds_the_weights_of_each_gated_layer(rng):
         compare(P.sum(-1), np.broadcast_to(1.0 * mask.any(-1), P.shape[:-1]), name="rows", atol=1e-12)
         assert not P[~np.broadcast_to(mask, P.shape)].any()
         compare(twins["gated"][name]["weights"], P, name="twin", atol=1e-12)
-
-
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 X0, M0, IDS = np.zeros((2, 3, D)), np.zeros((2, 4, E)), np.zeros((2, 3), int)

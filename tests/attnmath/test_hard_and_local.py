@@ -1,18 +1,17 @@
 """Hard, local, location-based, hierarchical and co-attention: what is refused, what is drawn, and the work done."""
 
-import re
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from torch.utils.flop_counter import FlopCounterMode
 
 import attnmath.numpy as an
 import attnmath.torch as at
 from attnmath import shapes
 from attnmath.check import compare
+from tests.attnmath.refusals import check_refused, lift
 
 X = np.zeros
 Q, K, V = X((3, 7)), X((5, 7)), X((5, 2))
@@ -87,26 +86,10 @@ BAD = [
 ]
 
 
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks of the tests, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
-
-
-def lift(world, thing):
-    return torch.from_numpy(thing) if world is at and isinstance(thing, np.ndarray) else thing
-
-
 @WORLDS
 @pytest.mark.parametrize(("name", "args", "options", "said"), BAD, ids=range(len(BAD)))
 def test_bad_input_gets_a_sentence(name, args, options, said, world, as_users_call):
-    options = {key: lift(world, value) for key, value in options.items()}
-    with pytest.raises(ValueError) as error:
-        getattr(world, name)(*(lift(world, arg) for arg in args), **options)
-    assert re.search(said, str(error.value)), str(error.value)
-    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+    check_refused(world, name, args, options, said)
 
 
 def test_draws_follow_the_weights(rng):

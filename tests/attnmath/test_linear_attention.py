@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.flop_counter import FlopCounterMode
@@ -17,6 +16,7 @@ from attnmath import shapes
 from attnmath.check import compare
 from attnmath.count import bytes_held
 from attnmath.tree import flatten, unflatten
+from tests.attnmath.refusals import check_refused
 
 FORMS = ("parallel", "recurrent", "chunked")
 LINEAR = [form for form in FORMS if form != "parallel"]
@@ -162,14 +162,6 @@ def test_masks_that_sums_honour(world, form, mask, causal, rng):
     assert abs(whole - want).max() > 1e-3
 
 
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
-
-
 Z = np.zeros
 QKV = (np.ones((4, 3)), np.ones((7, 3)), np.ones((7, 2)))
 WINDOW = an.window_mask(4, 1, 7)
@@ -201,13 +193,7 @@ BAD = [
 @pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 @pytest.mark.parametrize("row", range(len(BAD)))
 def test_bad_input_gets_a_sentence(row, world, as_users_call):
-    args, options, message = BAD[row]
-    if world is at:
-        args = map(torch.from_numpy, args)
-        options = {k: torch.from_numpy(x) if isinstance(x, np.ndarray) else x for k, x in options.items()}
-    with pytest.raises(ValueError, match=message) as error:
-        world.linear_attention(*args, **options)
-    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+    check_refused(world, "linear_attention", *BAD[row])
 
 
 @pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -54,14 +53,6 @@ def test_the_module_is_the_function_and_its_head_is_tied():
     compare(by_hand, Z, name="NumPy", atol=1e-12)
     with pytest.raises(ValueError, match="heads"):
         at.MaskedLanguageModel(T, POSITIONS, 1, D, 3, 9, layers=1)
-
-
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 HEAD = shapes.random_tree(masked_head_shapes(D, T), np.random.default_rng(2))

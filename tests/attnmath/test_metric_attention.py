@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from scipy.linalg import expm
 from scipy.spatial.distance import cdist
 
@@ -15,12 +14,9 @@ from attnmath import shapes
 from attnmath.check import check_vjp, compare
 from attnmath.count import bytes_held
 from attnmath.heat import dirichlet_energy, graph_heat, walk_spectrum, without_density
+from tests.attnmath.refusals import check_refused, lift
 
 WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
-
-
-def lift(world, value):
-    return torch.from_numpy(value) if world is at and isinstance(value, np.ndarray) else value
 
 
 def graph(rng, n=7):
@@ -112,13 +108,6 @@ def test_each_head_has_its_width(world, rng):
         compare(O[:, h], an.metric_attention(Q[:, h], K[:, h], V[:, h], float(w))[0], atol=1e-12)
 
 
-@pytest.fixture
-def as_users_call():
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
-
-
 X = np.ones((4, 3))
 BAD = [
     ("metric_score", (X, np.ones((5, 2)), 1.0), {}, r"K has shape \(5, 2\), expected \(\.\.\., m, k\) with k = 3"),
@@ -142,10 +131,7 @@ BAD = [
 @WORLDS
 @pytest.mark.parametrize("row", range(len(BAD)))
 def test_bad_input_gets_a_sentence(row, world, as_users_call):
-    name, args, options, message = BAD[row]
-    with pytest.raises(ValueError, match=message) as error:
-        getattr(world, name)(*(lift(world, a) for a in args), **{k: lift(world, v) for k, v in options.items()})
-    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+    check_refused(world, *BAD[row])
 
 
 GRAPHS = [

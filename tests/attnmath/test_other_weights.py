@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from scipy.special import expit
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -16,6 +15,7 @@ from attnmath import shapes
 from attnmath.cache import KeyValueCache
 from attnmath.check import check_vjp, compare
 from attnmath.numpy.cores import recording
+from tests.attnmath.refusals import check_refused
 
 WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 CORES = [
@@ -54,13 +54,6 @@ def test_sinks_are_those_of_gpt_oss(causal, rng):
     compare(an.sink_weights(S, arrays[3], mask)[0], weights, name="weights", atol=1e-10)
 
 
-@pytest.fixture
-def as_users_call():
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
-
-
 S, X, NONE = np.ones((2, 3, 4)), np.ones((2, 4, 5)), np.array([True, False, True])[:, None]
 BAD = [
     ("pointwise_weights", (S,), {"kind": "tanh"}, r"kind is 'tanh'; expected one of 'sigmoid', 'relu', 'squared_relu'"),
@@ -87,13 +80,7 @@ BAD = [
 @WORLDS
 @pytest.mark.parametrize("row", range(len(BAD)))
 def test_bad_input_gets_a_sentence(row, world, as_users_call):
-    name, args, options, message = BAD[row]
-    if world is at:
-        lift = lambda a: torch.from_numpy(a) if isinstance(a, np.ndarray) else a  # noqa: E731
-        args, options = map(lift, args), {key: lift(value) for key, value in options.items()}
-    with pytest.raises(ValueError, match=message) as error:
-        getattr(world, name)(*args, **options)
-    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+    check_refused(world, *BAD[row])
 
 
 @WORLDS

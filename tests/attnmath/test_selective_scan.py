@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -226,14 +225,6 @@ def test_attention_and_mamba_alternate_in_a_block(rng):
     later = X.copy()
     later[:, 4:] += 1
     compare(hybrid(an, later, params)[0][:, :4], Y[:, :4], name="nothing sees what comes later")
-
-
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 U, A, B = np.ones((5, 3)), -np.ones((3, 2)), np.ones((5, 2))

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 from attnmath.check import compare
 from attnmath.decoding import greedy
@@ -136,13 +135,6 @@ def test_a_draft_that_is_never_right_costs_no_token():
     draft = lambda text: np.array([0.0, 0.0, 1.0])  # noqa: E731
     written = speculate(target, draft, [0], 7, np.random.default_rng(0), guesses=3)
     assert written.calls == 7 and written.kept == 0 and written.tested == 6 and 2 not in written.tokens
-
-
-@pytest.fixture
-def as_users_call():
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 def run(target=None, draft=None, **options):

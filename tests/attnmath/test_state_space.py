@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from scipy.signal import cont2discrete, dlsim, lsim
 
 import attnmath.numpy as an
@@ -95,14 +94,6 @@ def test_both_forms_are_equal_for_a_long_signal(world, method, rng):
 def test_hippo_is_the_same_in_both_worlds():
     compare(at.hippo_legs(9), an.hippo_legs(9), name="LegS")
     compare(at.legs_diagonal(8), an.legs_diagonal(8), name="its normal part", atol=1e-11)
-
-
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 U, A, B, STEP = np.ones((5, 3)), np.full((3, 2, 2), -0.5), np.ones((3, 2, 2)), np.ones(3)

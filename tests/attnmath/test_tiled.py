@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from jaxtyping import config
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -25,14 +24,6 @@ from attnmath.tree import map_tree
 
 WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 LAYOUTS = pytest.mark.parametrize("layout", [everything(), causal(), window(9), window(3) | global_tokens(2)], ids=repr)
-
-
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 def heads(rng, n=70, m=90, lead=(2, 3), k=8, v=5):

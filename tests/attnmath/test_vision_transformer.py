@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from scipy import ndimage
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -18,14 +17,6 @@ from attnmath.tree import flatten, map_tree
 from attnmath.vision_shapes import picture_embedding_shapes, vision_transformer_shapes
 
 C, SIZE, ROWS, COLUMNS, D, HEADS = 3, 2, 2, 3, 6, 2
-
-
-@pytest.fixture
-def as_users_call():
-    """Without the shape checks that the tests switch on, which would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 def model(rng, **options):
