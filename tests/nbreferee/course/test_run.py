@@ -1,5 +1,6 @@
 """A whole assignment: nothing lost, nothing graded twice, no mark by accident, the gradebook as nbgrader has it."""
 
+import re
 import sqlite3
 import subprocess
 import sys
@@ -277,7 +278,10 @@ def test_a_grader_that_fails_gives_no_mark_and_costs_the_others_nothing(root, tm
     kinds = {
         "hangs": ("# HANG", "no answer in"),
         "crashes": ("# CRASH", "ended without an answer"),
-        "kills": ("# KILL ZYGOTE", "ended without an answer"),
+        "kills": (
+            "# KILL ZYGOTE",
+            "without an answer|no answer in",
+        ),  # or its time is up first
         "garbles": ("# GARBAGE", "no message"),
         "beyond": ("# BEYOND", "9.0 points"),
         "nan": ("# NOT A NUMBER", "nan points"),
@@ -293,7 +297,8 @@ def test_a_grader_that_fails_gives_no_mark_and_costs_the_others_nothing(root, tm
     }
     assert [got[name].total for name in ("good1", "good2")] == [4.0, 4.0]
     for student, (_, words) in kinds.items():
-        assert words in got[student].reason and "no mark was given" in got[student].reason, got[student].reason
+        assert re.search(words, got[student].reason), got[student].reason
+        assert "no mark was given" in got[student].reason
         assert got[student].total is None
         assert not (root / "feedback" / student).exists()
     assert {student for student, *_ in contents(root)["grades"]} == {"good1", "good2"}

@@ -247,7 +247,7 @@ class Local(Pool):
             line.channel.send(message, max(0.0, limit))
             return _listen(line.channel, end)
         except TimedOut:
-            raise GraderFailed(f"the grading process gave no answer in {limit:g} s and was ended") from None
+            raise GraderFailed(f"the grading process gave no answer in {limit:.3g} s and was ended") from None
         except WireError as error:
             raise _Lost(f"the grading process ended without an answer, twice ({_how(line) or error})") from None
         finally:
