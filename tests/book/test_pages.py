@@ -171,12 +171,15 @@ OVERLAPPING = """() => [...document.querySelectorAll('article div.math')].filter
     return a.right > b.left && Math.abs(a.top + a.height / 2 - b.top - b.height / 2) < 40;
 }).map(box => box.id)"""
 
+STRETCHED = """() => [...document.querySelectorAll('article img')].filter(one => one.naturalWidth && one.height &&
+    Math.abs(one.width / one.height * one.naturalHeight / one.naturalWidth - 1) > 0.03).map(one => one.src)"""
+
 
 @pytest.mark.needs("browser")
 @pytest.mark.parametrize("path", [path for path in PAGES if path.name != "index.html" or path.parent != HTML], ids=name)
 def test_page_in_a_browser(path, browser, address):
-    """No console error, nothing asked of another host, every formula set, nothing wider than a phone; and on a desk, no
-    formula runs into its number."""
+    """No console error, nothing asked of another host, every formula set, nothing wider than a phone, no picture pulled
+    out of shape; and on a desk, no formula runs into its number."""
     context = browser.new_context(viewport={"width": 390, "height": 844})
     page = context.new_page()
     said, remote = opened(page, address + name(path))
@@ -186,13 +189,15 @@ def test_page_in_a_browser(path, browser, address):
     )
     broken = page.locator("mjx-merror").all_inner_texts()
     wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+    stretched = page.evaluate(STRETCHED)
     page.set_viewport_size({"width": 1280, "height": 900})
-    overlapping = page.evaluate(OVERLAPPING)
+    overlapping, stretched = page.evaluate(OVERLAPPING), stretched + page.evaluate(STRETCHED)
     context.close()
     assert said == [] and remote == [] and broken == []
     assert unset == 0, f"{unset} of {formulas} formulas are not set"
     assert wide <= 1, f"the page is {wide} px wider than a phone"
     assert overlapping == [], "a formula runs into its number"
+    assert stretched == [], "a picture is pulled out of shape"
 
 
 CHAPTERS = [path for path in PAGES if (ROOT / name(path)).with_suffix(".ipynb").exists()]
