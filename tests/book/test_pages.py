@@ -249,6 +249,17 @@ def test_a_formula_that_runs_into_its_number_is_seen(browser, address):
 
 
 @pytest.mark.needs("browser")
+def test_a_picture_that_is_pulled_out_of_shape_is_seen(browser, address):
+    """A page whose pictures have been given one height, and before that none."""
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    opened(page, address + "chapters/02_foundations/scaling.html")
+    assert page.evaluate(STRETCHED) == []
+    page.add_style_tag(content="article img { height: 700px !important; }")
+    assert page.evaluate(STRETCHED) != []
+    page.close()
+
+
+@pytest.mark.needs("browser")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessibility(scheme, browser, address):
     """axe finds nothing on the page with the most to find."""
