@@ -16,7 +16,7 @@ import attnmath.torch as at
 from attnmath import cmudict, shapes
 from attnmath.digits import digits
 from attnmath.films import ASK, COUNTS, FLASHES, PIXELS, STREAMS, Films, before, films, late, nearest, told_otherwise
-from attnmath.study import Study
+from attnmath.study import Study, descend
 
 D, HEADS, F, LAYERS = 48, 3, 96, 2
 FREE, PERIODS = 3, (6.0, 400.0)  # pairs of a head that do not turn; ticks of the fastest and of the slowest of the rest
@@ -141,20 +141,9 @@ def start(name: str, seed: int) -> tuple[Senses, np.random.Generator]:
 
 
 def fit(model: Senses, rng, steps: int, look=None) -> list[float]:
-    """Adam with a rate that rises for a tenth of `STEPS` and then falls to 0; the losses of the first ``steps``."""
-    found, parameters = [], list(model.parameters())
-    optimiser = torch.optim.Adam(parameters, RATE)
-    for step in range(steps):
-        optimiser.param_groups[0]["lr"] = RATE * min((step + 1) / (STEPS / 10), (STEPS - step) / (0.9 * STEPS))
-        value = loss(model, films(rng, BATCH, digits().train))
-        optimiser.zero_grad()
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimiser.step()
-        found.append(value.item())
-        if look and (step + 1) % EVERY == 0:
-            look(step + 1)
-    return found
+    """The losses of the first ``steps`` of `STEPS`."""
+    values = lambda: loss(model, films(rng, BATCH, digits().train))  # noqa: E731
+    return descend(list(model.parameters()), values, steps, RATE, plan=STEPS, look=look, every=EVERY)
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ import torch
 from attnmath import shapes
 from attnmath.digits import SIDE, digits
 from attnmath.flamingo_shapes import gated_cross_attention_shapes
-from attnmath.study import Study
+from attnmath.study import Study, descend
 from attnmath.torch import ParamTree, cross_entropy, flamingo, layer_norm, picture_mask, vision_encoder
 from attnmath.vision_shapes import picture_embedding_shapes, vision_encoder_shapes
 
@@ -153,29 +153,12 @@ def loss(model, ids, memory=None):
     return cross_entropy(model(ids[:, :-1], memory), targets, (targets != PAD) & (targets != PICTURE))
 
 
-def optimise(parameters, losses, steps: int, look=None) -> list[float]:
-    """Adam with a rate that rises for a tenth of the steps and then falls to 0; the losses."""
-    found, optimiser = [], torch.optim.Adam(parameters, RATE)
-    for step in range(steps):
-        share = min((step + 1) / (steps / 10), (steps - step) / (0.9 * steps))
-        optimiser.param_groups[0]["lr"] = RATE * share
-        value = losses()
-        optimiser.zero_grad()
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimiser.step()
-        found.append(value.item())
-        if look and (step + 1) % EVERY == 0:
-            look(step + 1)
-    return found
-
-
 @cache
 def language() -> dict:
     """The state of the one language model with which runs begin, after `READING` steps."""
     torch.manual_seed(1)
     model, rng = Seer(), np.random.default_rng(1)
-    optimise(list(model.language.parameters()), lambda: loss(model, reading(rng, BATCH)), READING)
+    descend(list(model.language.parameters()), lambda: loss(model, reading(rng, BATCH)), READING, RATE)
     return model.language.state_dict()
 
 
@@ -307,7 +290,7 @@ def run(name: str, seed: int) -> dict:
         curve.append([step, round(float(loss(model, ids, model.features(X))), 4), *model.gates()])
 
     look(0)
-    losses = optimise(parameters, lambda: caption_loss(model, rng), LOOKING, look)
+    losses = descend(parameters, lambda: caption_loss(model, rng), LOOKING, RATE, look=look, every=EVERY)
     return {
         "first": [round(value, 5) for value in losses[:FIRST]],
         "trained": sum(P.numel() for P in parameters),

@@ -89,3 +89,54 @@ class Study:
 
     def _write(self, found, out):
         saves.write(out, json.dumps(self.record(*found.values())).encode())
+
+
+def descend(
+    parameters: list,
+    loss: Callable[[], Any],
+    steps: int,
+    rate: float,
+    *,
+    plan: int | None = None,
+    look: Callable[[int], Any] | None = None,
+    every: int = 100,
+) -> list[float]:
+    r"""Adam with gradients of norm 1 at most and a rate that rises for a tenth of the plan, then falls to 0.
+
+    .. math:: \eta_t = \eta\,\min\Bigl(\frac{10\,t}{n},\ \frac{n + 1 - t}{0.9\,n}\Bigr),\qquad t = 1, 2, \dots
+
+    Parameters
+    ----------
+    parameters : the tensors that learn.
+    loss : gives the loss of the next batch, a tensor.
+    steps : how many are taken.
+    rate : :math:`\eta`.
+    plan : n, the steps of the whole run, if fewer are taken; by default ``steps``.
+    look : called with t after every so many steps.
+    every : so many.
+
+    Returns
+    -------
+    The losses of the steps.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.ones(1, requires_grad=True)
+    >>> [round(value, 4) for value in descend([x], lambda: (x**2).sum(), 3, 0.1, plan=10)]
+    [1.0, 0.81, 0.64]
+    """
+    import torch
+
+    found, optimiser, plan = [], torch.optim.Adam(parameters, rate), steps if plan is None else plan
+    for step in range(steps):
+        optimiser.param_groups[0]["lr"] = rate * min((step + 1) / (plan / 10), (plan - step) / (0.9 * plan))
+        value = loss()
+        optimiser.zero_grad()
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        found.append(value.item())
+        if look and (step + 1) % every == 0:
+            look(step + 1)
+    return found
