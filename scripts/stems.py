@@ -20,6 +20,7 @@ INSIDE = {
     "half": "computes 16 bits in float32 for the components",
     "normal": "the normal distribution, for gelu",
     "types": "types of arrays, and what broadcasting undoes",
+    "weighed": "makes a core of attention of any rule that turns scores into weights",
 }
 TORCH_ONLY = {
     "hf": "reads the models of others",

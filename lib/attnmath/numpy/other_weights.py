@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float
 from attnmath import _require
 from attnmath._require import other_weights as require
 from attnmath.numpy.half import half_in_float32
-from attnmath.numpy.scoring_functions import scaled_dot_score
 from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
+from attnmath.numpy.weighed import weighed
 
 
 def _allowed(S, mask):
@@ -245,27 +245,6 @@ def _balance(P, G, c):
     return a - P @ y + T(y)
 
 
-def _attend(Q, K, V, mask, bias, scale, weigh):
-    """Scaled scores, weights from ``weigh(S) -> (W, vjp)``, and the sum of the values with these weights."""
-    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
-    _require.nonempty("K", K.shape, -2, sizes["m"], "key")
-    queries = np.broadcast_to(Q, (*sizes["..."], *Q.shape[-2:]))  # a mask may have the leading axes that only V has
-    S, score_vjp = scaled_dot_score(queries, K, scale=scale)
-    _require.mask(mask, S.shape)
-    _require.bias(bias, S.shape, Q)
-    W, weigh_vjp = weigh(S if bias is None else S + bias)
-
-    def vjp(dO):
-        dV = T(W) @ dO
-        dS = weigh_vjp(sum_to(dO @ T(V), W.shape))
-        dS, *more = dS if isinstance(dS, tuple) else (dS,)
-        dQ, dK = score_vjp(dS)
-        dbias = () if bias is None else (sum_to(dS, bias.shape),)
-        return sum_to(dQ, Q.shape), dK, sum_to(dV, V.shape), *dbias, *more
-
-    return W @ V, vjp
-
-
 @differentiable
 @half_in_float32
 def pointwise_attention(
@@ -308,7 +287,7 @@ def pointwise_attention(
     array([[3.]])
     """
     weigh = partial(pointwise_weights, mask=mask, kind=kind)
-    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed, eq:weighed-vjp
+    return weighed(Q, K, V, mask, bias, scale, weigh)  # eq:weighed, eq:weighed-vjp
 
 
 @differentiable
@@ -353,7 +332,7 @@ def sink_attention(
     array([[3.]])
     """
     weigh = partial(sink_weights, sinks=sinks, mask=mask)
-    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed, eq:weighed-vjp
+    return weighed(Q, K, V, mask, bias, scale, weigh)  # eq:weighed, eq:weighed-vjp
 
 
 @differentiable
@@ -401,4 +380,4 @@ def sinkhorn_attention(
            [2.]])
     """
     weigh = partial(sinkhorn_weights, mask=mask, gradient=gradient, steps=steps)
-    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed, eq:weighed-vjp
+    return weighed(Q, K, V, mask, bias, scale, weigh)  # eq:weighed, eq:weighed-vjp

@@ -11,9 +11,9 @@ from attnmath import _require
 from attnmath._require import sparse_weights as require
 from attnmath.numpy.attention import _allow
 from attnmath.numpy.half import half_in_float32
-from attnmath.numpy.scoring_functions import scaled_dot_score
 from attnmath.numpy.softmax import softmax
-from attnmath.numpy.types import Array, T, Vjp, differentiable, sum_to
+from attnmath.numpy.types import Array, Vjp, differentiable, sum_to
+from attnmath.numpy.weighed import weighed
 
 
 def _below_top(S, c, empty_rows):
@@ -385,23 +385,11 @@ def entmax_attention(
     >>> entmax_attention(Q, K, V)[0]
     array([[0.64]])
     """
-    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
-    _require.nonempty("K", K.shape, -2, sizes["m"], "key")
-    queries = np.broadcast_to(Q, (*sizes["..."], *Q.shape[-2:]))  # a mask may have the leading axes that only V has
-    S, score_vjp = scaled_dot_score(queries, K, scale=scale)
-    _require.mask(mask, S.shape)
-    _require.bias(bias, S.shape, Q)
-    P, weights_vjp = _weights(_allow(S if bias is None else S + bias, mask), alpha, empty_rows)
-    O = P @ V  # eq:entmax-attention
 
-    def vjp(dO):
-        dS = weights_vjp(sum_to(dO @ T(V), P.shape))
-        dS, *dalpha = dS if isinstance(dS, tuple) else (dS,)
-        dQ, dK = score_vjp(dS)  # eq:entmax-attention-vjp
-        dbias = () if bias is None else (sum_to(dS, bias.shape),)
-        return sum_to(dQ, Q.shape), dK, sum_to(T(P) @ dO, V.shape), *dbias, *dalpha
+    def weigh(S):
+        return _weights(_allow(S, mask), alpha, empty_rows)
 
-    return O, vjp
+    return weighed(Q, K, V, mask, bias, scale, weigh)  # eq:entmax-attention, eq:entmax-attention-vjp
 
 
 def sparsemax_attention(

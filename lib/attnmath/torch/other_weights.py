@@ -9,8 +9,8 @@ from attnmath import _require
 from attnmath._require import other_weights as require
 from attnmath.torch.half import cast_by_autocast, half_in_float32
 from attnmath.torch.look import can_look
-from attnmath.torch.scoring_functions import scaled_dot_score
 from attnmath.torch.types import Array, T
+from attnmath.torch.weighed import weighed
 
 
 def _allowed(S, mask):
@@ -141,16 +141,6 @@ def _with_slope(P, S, c):
     return P * (1 + change - (a - P @ y) - T(y))
 
 
-def _attend(Q, K, V, mask, bias, scale, weigh):
-    """Scaled scores, weights from ``weigh(S)``, and the sum of the values with these weights."""
-    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
-    _require.nonempty("K", K.shape, -2, sizes["m"], "key")
-    S = scaled_dot_score(Q.expand(*sizes["..."], *Q.shape[-2:]), K, scale=scale)
-    _require.mask(mask, S.shape)
-    _require.bias(bias, S.shape, Q)
-    return weigh(S if bias is None else S + bias) @ V
-
-
 @cast_by_autocast
 @half_in_float32
 def pointwise_attention(
@@ -175,7 +165,7 @@ def pointwise_attention(
     tensor([[3.]])
     """
     weigh = partial(pointwise_weights, mask=mask, kind=kind)
-    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed
+    return weighed(Q, K, V, mask, bias, scale, weigh)  # eq:weighed
 
 
 @cast_by_autocast
@@ -202,7 +192,7 @@ def sink_attention(
     tensor([[3.]])
     """
     weigh = partial(sink_weights, sinks=sinks, mask=mask)
-    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed
+    return weighed(Q, K, V, mask, bias, scale, weigh)  # eq:weighed
 
 
 @cast_by_autocast
@@ -232,4 +222,4 @@ def sinkhorn_attention(
             [2.]])
     """
     weigh = partial(sinkhorn_weights, mask=mask, gradient=gradient, steps=steps)
-    return _attend(Q, K, V, mask, bias, scale, weigh)  # eq:weighed
+    return weighed(Q, K, V, mask, bias, scale, weigh)  # eq:weighed

@@ -12,9 +12,9 @@ from attnmath._require import sparse_weights as require
 from attnmath.torch.attention import _allow
 from attnmath.torch.half import cast_by_autocast, half_in_float32
 from attnmath.torch.look import can_look
-from attnmath.torch.scoring_functions import scaled_dot_score
 from attnmath.torch.softmax import softmax
 from attnmath.torch.types import Array
+from attnmath.torch.weighed import weighed
 
 
 def _below_top(S, c, empty_rows):
@@ -232,14 +232,11 @@ def entmax_attention(
     >>> entmax_attention(Q, K, V)
     tensor([[0.6400]])
     """
-    sizes = _require.shapes(Q=(Q, "... n k"), K=(K, "... m k"), V=(V, "... m v"))
-    _require.nonempty("K", K.shape, -2, sizes["m"], "key")
-    queries = Q.expand(*sizes["..."], *Q.shape[-2:])  # a mask may have the leading axes that only V has
-    S = scaled_dot_score(queries, K, scale=scale)
-    _require.mask(mask, S.shape)
-    _require.bias(bias, S.shape, Q)
-    P = _weights(_allow(S if bias is None else S + bias, mask), alpha, empty_rows)
-    return P @ V  # eq:entmax-attention
+
+    def weigh(S):
+        return _weights(_allow(S, mask), alpha, empty_rows)
+
+    return weighed(Q, K, V, mask, bias, scale, weigh)  # eq:entmax-attention
 
 
 def sparsemax_attention(
