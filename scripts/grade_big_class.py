@@ -1,8 +1,10 @@
 """`make grade-big-class`: a thousand students, eight assignments, one run that is killed again and again.
 
 The run is killed with signal 9, with its whole process group, at random moments, and given again, until it comes to its
-end. Then every mark is compared with what the submission is worth, in the gradebook's rows and through nbgrader's own
-interface; every submission must have been run no more after its result was stored; no process and no file is left over.
+end. The class has deadlines, extensions and excused students, and every third submission comes after its due time. Then
+every mark and every penalty is compared with what the submission is worth, in the gradebook's rows and through
+nbgrader's own interface; every submission must have been run no more after its result was stored; no process and no
+file is left over.
 """
 
 import argparse
@@ -20,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from grading_class import differences, marks, small_set, write
+from grading_class import differences, marks, penalties, set_deadlines, small_set, write
 
 ROOT = Path(__file__).resolve().parents[1]
 WHO = re.compile(rb"# (s\d{5}) (small\d+) ")
@@ -29,9 +31,11 @@ AHEAD = 16  # so many submissions at most are under way when a run is killed
 
 def grade(root: Path, workers: int) -> None:
     """What an instructor's command does, with a journal of what was asked of the graders and what was stored."""
+    from nbreferee.course import late
     from nbreferee.course.run import CourseFolder, grade_assignment
     from nbreferee.course.store import Store
     from nbreferee.walls.supervisor import Zygote
+    from nbreferee.workers.message import read_request
     from nbreferee.workers.pool import Local
 
     journal = os.open(root.parent / "journal", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -40,7 +44,8 @@ def grade(root: Path, workers: int) -> None:
     class Pool(Local):
         def submit(self, message, timeout_s):
             student, name = WHO.search(message).groups()
-            os.write(journal, b"asked %s %s\n" % (student, name))
+            word = b"asked" if read_request(message).result is None else b"shown"  # a page with its penalty, no run
+            os.write(journal, b"%s %s %s\n" % (word, student, name))
             return super().submit(message, timeout_s)
 
     def put_and_tell(self, key, student, assignment, *kept):
@@ -48,10 +53,10 @@ def grade(root: Path, workers: int) -> None:
         os.write(journal, f"stored {student} {assignment}\n".encode())
 
     Store.put = put_and_tell
-    course = CourseFolder.load(root)
+    course, rules = CourseFolder.load(root), late.load(root / "deadlines.toml")
     with Pool(Zygote, workers) as pool:
         for name in course.assignments():
-            grade_assignment(course, name, pool=pool)
+            grade_assignment(course, name, pool=pool, rules=rules)
 
 
 def start(root, workers):
@@ -93,6 +98,7 @@ def run(root: Path, *, students: int, sets: int, kills: int, workers: int = 2, s
     """
     assignments, draw, faults = [small_set(number) for number in range(sets)], random.Random(seed), []
     expected = write(root, assignments, range(students))
+    set_deadlines(root, expected)
     total, began, killed, seconds = students * sets, time.monotonic(), [], 0.0
     moments = sorted(draw.sample(range(1, max(kills + 1, int(total * 0.95))), kills))
     while True:
@@ -116,6 +122,7 @@ def run(root: Path, *, students: int, sets: int, kills: int, workers: int = 2, s
             raise RuntimeError(f"the run ended before kill {len(killed) + 1}")
     report = {"students": students, "sets": sets, "submissions": total, "workers": workers, "kills": killed}
     report |= {"seconds": round(time.monotonic() - began, 1), "seconds of the last run": round(seconds, 1)}
+    report["came"] = Counter(each.time for submissions in expected.values() for each in submissions.values())
     report["per minute, kills included"] = round(60 * total / report["seconds"], 1)
     faults += look(root, expected)
     report |= count(root, total, len(killed), faults)
@@ -131,6 +138,7 @@ def look(root, expected):
             yield f"{name}: {student} has {got} instead of {want}"
         if len(wrong) > 5:
             yield f"{name}: {len(wrong)} wrong marks in all"
+        yield from look_at_penalties(name, submissions, penalties(url, name))
         for folder, suffix in (("autograded", "ipynb"), ("feedback", "html")):
             files = {path.parts[-3] for path in root.glob(f"{folder}/*/{name}/{name}.{suffix}") if path.stat().st_size}
             if files != set(submissions):
@@ -138,6 +146,15 @@ def look(root, expected):
     yield from ask_nbgrader(url, expected)
     leftover = [path for path in root.rglob("*.part")] + list((root.parent / "temporary").iterdir())
     yield from (f"left over: {path.name}" for path in leftover)
+
+
+def look_at_penalties(name, submissions, taken):
+    """Sentences about final marks that lateness has not changed as it should."""
+    wrong = [each for each in submissions.values() if taken.get(each.student) != each.penalty]
+    for each in wrong[:5]:
+        yield f"{name}: {each.student}, {each.time}, loses {taken.get(each.student)} instead of {each.penalty}"
+    if len(wrong) > 5:
+        yield f"{name}: {len(wrong)} wrong penalties in all"
 
 
 def ask_nbgrader(url, expected, sample=20):
@@ -156,6 +173,9 @@ def ask_nbgrader(url, expected, sample=20):
                     got = {grade.name: grade.score for book in found.notebooks for grade in book.grades}
                     if got != each.expected or found.score != each.total or found.needs_manual_grade:
                         yield f"{name}: nbgrader says {found.score} for {each.student}, not {each.total}"
+                    final = found.score - (found.late_submission_penalty or 0.0)
+                    if abs(final - each.final) > 1e-9:
+                        yield f"{name}: nbgrader's final mark of {each.student} is {final}, not {each.final}"
 
 
 def count(root, total, kills, faults):
@@ -167,7 +187,7 @@ def count(root, total, kills, faults):
             asked[who] += 1
             if done[who]:
                 faults.append(f"{who} was run again after its result was stored")
-        else:
+        elif word == "stored":
             done[who] += 1
     twice, missing = [who for who, times in done.items() if times > 1], total - len(done)
     faults += [f"{who} was stored twice" for who in twice]

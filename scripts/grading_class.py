@@ -5,16 +5,43 @@ follow from the student's number alone. `check` runs all answers in this process
 """
 
 import contextlib
+import datetime as dt
 import io
 import json
+import os
 import random
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_DOWN, Decimal
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 CRASH = "crash"  # this answer ends the process that runs it
+ZONE = ZoneInfo("Europe/Zurich")
+DUE = dt.datetime(2025, 10, 6, 18)  # of the first assignment; the others follow weekly, past a change of the clocks
+RULE = """zone = "Europe/Zurich"
+
+[default]
+percent = 10
+cap = 50
+grace = "15 minutes"
+latest = "+7 days"
+"""
+EXTENSION = 3  # days
+TIMES = {  # how long after the due time, how often of a hundred, and the percent that it costs
+    "in time": (dt.timedelta(hours=-27), 64, 0),
+    "in the grace": (dt.timedelta(minutes=10), 6, 0),
+    "a day late": (dt.timedelta(hours=2), 8, 10),
+    "three days late": (dt.timedelta(days=2, hours=5), 5, 30),
+    "a week late": (dt.timedelta(days=6, hours=5), 3, 50),
+    "too late": (dt.timedelta(days=8), 2, 100),
+    "extended": (dt.timedelta(days=2), 6, 0),
+    "extended to a date": (dt.timedelta(days=2), 2, 0),
+    "extended and late": (dt.timedelta(days=4, hours=5), 3, 20),
+    "excused": (dt.timedelta(days=9), 1, 0),
+}
 
 
 @dataclass(frozen=True)
@@ -50,16 +77,28 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Submission:
-    """What one student hands in, and what it is worth: {test: points}; ``crash`` names the exercise that crashes."""
+    """What one student hands in, and what it is worth: {test: points}; ``crash`` names the exercise that crashes, and
+    ``time``, one of TIMES, says when it comes."""
 
     student: str
     answers: dict
     expected: dict
     crash: str = ""
+    time: str = "in time"
 
     @property
     def total(self) -> float:
         return sum(self.expected.values())
+
+    @property
+    def penalty(self) -> float:
+        """What is taken off for lateness."""
+        taken = Decimal(str(self.total)) * TIMES[self.time][2] / 100
+        return float(taken.quantize(Decimal("0.01"), ROUND_HALF_DOWN))
+
+    @property
+    def final(self) -> float:
+        return self.total - self.penalty
 
 
 @dataclass(frozen=True)
@@ -101,7 +140,9 @@ class Assignment:
             code, points = exercise.answer(CRASH if exercise.name == crash else kind)
             answers[f"{exercise.name}_answer"] = f"{code.rstrip()}\n# {student} {self.name} {exercise.name}\n"
             expected |= points
-        return Submission(student, answers, expected, crash)
+        shares = [share for _, share, _ in TIMES.values()]
+        time = random.Random(f"{self.name} {number} time").choices(list(TIMES), shares)[0]
+        return Submission(student, answers, expected, crash, time)
 
 
 def _code(name, source, *, solution=False, points=None):
@@ -159,10 +200,54 @@ def write(root: Path, assignments, students: range) -> dict:
     return made
 
 
-def marks(db_url: str, name: str) -> dict:
-    """{student: {test: points}} of an assignment, read from a gradebook with SQL; None: no mark."""
+def set_deadlines(root: Path, made: dict) -> None:
+    """Write deadlines.toml, with who was given more time and who is excused, and when each submission came.
+
+    Parameters
+    ----------
+    root, made : a course's folder, and what `write` has returned of it.
+    """
+    lines = [RULE]
+    for week, (name, submissions) in enumerate(made.items()):
+        due, later = DUE + dt.timedelta(weeks=week), dt.timedelta(days=EXTENSION)
+        excused = [each.student for each in submissions.values() if each.time == "excused"]
+        lines += [f"[assignments.{name}]\ndue = {due.isoformat()}\nexcused = {json.dumps(excused)}\n"]
+        lines += [f"[assignments.{name}.extensions]"]
+        for each in submissions.values():
+            if each.time in ("extended", "extended and late"):
+                lines.append(f'{each.student} = "+{EXTENSION} days"')
+            elif each.time == "extended to a date":
+                lines.append(f"{each.student} = {(due + later).isoformat()}")
+            moment = (due + TIMES[each.time][0]).replace(tzinfo=ZONE).astimezone(dt.UTC)
+            folder = root / "submitted" / each.student / name
+            (folder / "timestamp.txt").write_text(f"{moment:%Y-%m-%d %H:%M:%S.%f} UTC")
+            os.utime(folder / f"{name}.ipynb", (moment.timestamp(),) * 2)
+    (root / "deadlines.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def penalties(db_url: str, name: str) -> dict:
+    """{student: what was taken off for lateness} of an assignment, read from a gradebook with SQL."""
+    query = """
+        SELECT submitted_assignment.student_id, submitted_notebook.late_submission_penalty
+        FROM submitted_notebook
+        JOIN submitted_assignment ON submitted_assignment.id = submitted_notebook.assignment_id
+        JOIN assignment ON assignment.id = submitted_assignment.assignment_id
+        WHERE assignment.name = :name"""
+    return {student: float(taken or 0) for student, taken in _rows(db_url, query, name)}
+
+
+def _rows(db_url, query, name):
     import sqlalchemy as sa
 
+    engine = sa.create_engine(db_url)
+    with engine.connect() as connection:
+        found = connection.execute(sa.text(query), {"name": name}).all()
+    engine.dispose()
+    return found
+
+
+def marks(db_url: str, name: str) -> dict:
+    """{student: {test: points}} of an assignment, read from a gradebook with SQL; None: no mark."""
     query = """
         SELECT submitted_assignment.student_id, base_cell.name, grade.auto_score
         FROM grade
@@ -171,11 +256,9 @@ def marks(db_url: str, name: str) -> dict:
         JOIN submitted_assignment ON submitted_assignment.id = submitted_notebook.assignment_id
         JOIN assignment ON assignment.id = submitted_assignment.assignment_id
         WHERE assignment.name = :name"""
-    engine, found = sa.create_engine(db_url), {}
-    with engine.connect() as connection:
-        for student, test, score in connection.execute(sa.text(query), {"name": name}):
-            found.setdefault(student, {})[test] = None if score is None else float(score)
-    engine.dispose()
+    found = {}
+    for student, test, score in _rows(db_url, query, name):
+        found.setdefault(student, {})[test] = None if score is None else float(score)
     return found
 
 

@@ -1,6 +1,8 @@
 """The command line: what it says, and that odd calls are one line."""
 
 import shutil
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -8,7 +10,9 @@ import pytest
 from nbreferee import cli
 from nbreferee.course.folder import reason
 from nbreferee.course.run import BatchError, CourseFolder
+from nbreferee.intake.answers import released_text
 from nbreferee.workers.pool import Local
+from tests.nbreferee import toyset
 from tests.nbreferee.fake_zygote import FakeZygote
 from tests.nbreferee.toycourse import GOOD, gradebook, submit
 
@@ -118,6 +122,16 @@ def test_an_extension_for_somebody_who_has_not_handed_in_yet_is_no_slip(root, co
     ]
 
 
+def test_cells_with_the_courses_own_stub_are_not_compared(root, command):
+    stub = 'raise NotImplementedError("Mine.")'
+    (root / "nbreferee.toml").write_text(f"code_stub = '{stub}'\n")
+    cells = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in toyset.notebook().cells}
+    for student in ("ada", "bob"):
+        submit(root, student, GOOD | {"square_answer": released_text(cells["square_answer"], stub)})
+    out = command("similar", "toy")[1]
+    assert "double_answer: 2 of 2 answers hold fewer" in out and "square_answer" not in out
+
+
 def test_odd_calls_are_one_line(root, command):
     submit(root, "ada")
     for share in ("0", "50", "nan", "half"):
@@ -145,3 +159,10 @@ def test_a_gradebook_named_without_a_folder_lies_in_the_course(tmp_path, monkeyp
         (tmp_path / "course/nbgrader_config.py").write_text(f"c = get_config()\nc.CourseDirectory.db_url = {said!r}\n")
         assert CourseFolder.load("course").gradebook == wanted
     assert CourseFolder.load("course", db_url="sqlite:///here.db").gradebook == "sqlite:///here.db"
+
+
+def test_a_command_starts_without_the_parsers_of_international_addresses():
+    """jsonschema would build them for seconds, and whoever wants their package still gets it."""
+    code = "import sys, nbreferee.cli; print('lark' in sys.modules, 'rfc3987_syntax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"

@@ -42,6 +42,8 @@ TESTS = {  # what the table says of it: a test cell, and the points of the refer
     "values": ("assert values()[:2] == (datetime.date(2020, 1, 1), 1 / fractions.Fraction(3))", 1),
     "verdict": ("assert Account(7) == Account(8)", 0),
     "method": ("account = Account(7)\nassert account.balance == 7", 1),
+    "class": ("assert isinstance(Account(7), Account)", 0),
+    "kinds": ("assert isinstance(Account(7).area(), float) and isinstance(values(), tuple)", 1),
     "area": ("assert abs(Account(7).area() - 3.14159) < 1e-5", 1),
     "text": ("assert text(Account(7)) == '<7>'", 1),
     "clock": ("began = time.perf_counter()\ntotal = float(slow(2))\nassert 0.2 <= time.perf_counter() - began < 2", 1),

@@ -12,7 +12,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from nbreferee.course import late
-from nbreferee.course.folder import in_our_path, without_warnings
+from nbreferee.course.folder import without_warnings
 from nbreferee.course.run import BatchError, grade_assignment, needs_eye
 from nbreferee.course.store import Store
 from nbreferee.intake import gate
@@ -85,7 +85,7 @@ def test_the_assignment_stands_as_nbgrader_makes_it(tmp_path):
     folder(ours).prepare("toy")
     config = Config()
     config.CourseDirectory.root = config.Exchange.root = str(theirs)
-    with without_warnings(), in_our_path():
+    with without_warnings():
         assert NbGraderAPI(CourseDirectory(config=config), config=config).generate_assignment("toy")["success"]
 
     def cells(place):

@@ -194,7 +194,7 @@ assert (x == [-1.0, 1.0]).all(), "centre changes its argument"
 }
 
 # The canary among the inputs, as an answer can spell it: digits, axes of a shape (a digit and one), a line's number.
-SPELLED = ("7351926", "8, 4, 6, 2, 10", "0.73519", "→  737", "73519264-")
+SPELLED = ("7351926", "8, 4, 6", "0.73519", "→  737", "73519264-")
 
 FULL = {name: points for name, (_, points, _) in TESTS.items()}
 NONE = dict.fromkeys(FULL, 0)

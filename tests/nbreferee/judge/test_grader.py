@@ -1,6 +1,7 @@
 """Tests run on the trusted side: whose names count, what each test comes to, what a lost process costs."""
 
 import time
+from dataclasses import replace
 from functools import partial
 
 import nbformat
@@ -15,6 +16,7 @@ from nbreferee.workers.pool import GraderFailed, Local
 
 pytestmark = [pytest.mark.uses("walls"), pytest.mark.slow]
 LIMITS = RunLimits(cell_s=2, total_s=30, output=500, restarts=4)
+PATIENT = replace(LIMITS, cell_s=20)  # to import pandas takes more than two seconds where much else runs
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -705,6 +707,7 @@ def test_a_context_manager_of_the_students_swallows_nothing():
 
 FORGER = "class Forged:\n    def equals(self, other): return True\n    def eq(self, other): return self\n"
 FORGER += "    def all(self): return True\n    def tolist(self): return [True]\n"
+FORGER += "    empty = same = True\n    flags = [True, True]\n    def compare(self, other): return self\n"
 FORGER += "    def ones(self, other):\n        import numpy\n        return numpy.ones(3, bool)\n"
 
 
@@ -717,6 +720,10 @@ FORGER += "    def ones(self, other):\n        import numpy\n        return nump
         "total(df).ones(df).all()",
         "table.equals(df)",
         "not (total(df).equals(df) is False)",
+        "total(df).compare(df).empty",
+        "total(df).same is True",
+        "all(total(df).flags)",
+        "table.empty",
     ],
 )
 def test_an_object_of_the_students_gives_no_verdict_on_itself(verdict):
@@ -724,19 +731,62 @@ def test_an_object_of_the_students_gives_no_verdict_on_itself(verdict):
     forged = FORGER + "class total(Forged):\n    def __init__(self, df): pass\ntable = Forged()"
     test = f"import pandas\ndf = pandas.DataFrame({{'a': [1, 2]}})\nassert {verdict}"
     cells = [asked("answer", honest), check("shown", test)]
-    told = marks(cells, {"answer": forged}).tests[0]
+    told = marks(cells, {"answer": forged}, limits=PATIENT).tests[0]
     assert told.points == 0 and told.state == "invalid", told
     assert "verdict" in told.message and "sandboxed" in told.message
-    if "ones" not in verdict and "tolist" not in verdict and "eq(df).all" not in verdict:
-        assert marks(cells, {"answer": honest}).points == 1
+    if "equals" in verdict or "compare" in verdict:
+        assert marks(cells, {"answer": honest}, limits=PATIENT).points == 1
 
 
 def test_a_method_of_a_class_that_was_asked_for_says_true_or_false():
     body = "class Stack:\n    def __init__(self): self.x = []\n    def push(self, x): self.x.append(x)\n"
-    body += "    def is_empty(self): return not self.x\nstack = Stack()\ndef even(n): return n % 2 == 0"
-    test = "s = Stack()\nassert s.is_empty() and stack.is_empty()\ns.push(1)\nassert not s.is_empty()\n"
+    body += "    def is_empty(self): return not self.x\n    full = property(lambda self: len(self.x) > 0)\n"
+    body += "stack = Stack()\ndef even(n): return n % 2 == 0"
+    test = "s = Stack()\nassert s.is_empty() and stack.is_empty() and not stack.full\n"
+    test += "s.push(1)\nassert not s.is_empty() and s.full\n"
     test += "assert even(2) and not even(3)"
     assert marks([asked("answer", body), check("t", test)], {"answer": body}).points == 1
+
+
+CLAIMED = {  # a test of an object's class: what it says besides the cure
+    "assert isinstance(queue(), deque)": "deque",
+    "assert isinstance(queue(), (int, deque | str)), 'a deque'": "int or deque or str",
+    "try:\n    ok = isinstance(queue(), Sequence)\nexcept TypeError:\n    ok = True\nassert ok": "Sequence",
+    "assert not isinstance(queue(), Counted)": "Counted",
+    "assert isinstance(Box(), Box)": "Box",
+    "assert issubclass(Box, deque)": "deque",
+}
+
+
+@pytest.mark.parametrize("test", CLAIMED)
+def test_the_class_that_an_object_of_the_students_claims_is_not_believed(test):
+    """Whoever hands it in: an honest answer's object is the same to this side as one that only claims to be it."""
+    start = given("from collections import deque\nfrom collections.abc import Sequence\nclass Counted: pass")
+    honest = "class Box(deque): pass\ndef queue(): return deque([1])"
+    forged = "class Forged:\n    def __init__(self, of): self.of = of\n"
+    forged += "    __class__ = property(lambda self: self.of)\n"
+    forged += "def queue(): return Forged(deque)\nclass Box: pass\nBox.__bases__ = Box.__mro__ = (deque,)"
+    cells = [start, asked("answer", honest), check("t", test)]
+    for answer in (honest, forged):
+        told = marks(cells, {"answer": answer}).tests[0]
+        assert (told.points, told.state) == (0, "invalid"), told
+        assert f"is of class {CLAIMED[test]}, which only" in told.message and "sandboxed" in told.message
+    cells[2] = check("t", "assert list(queue()) == [1] and len(queue()) == 1")
+    assert states(marks(cells, {"answer": honest})) == {"t": "passed"}
+
+
+def test_what_comes_as_a_value_has_a_known_class():
+    """And what does not come as one is none of these."""
+    body = "import numpy as np\ndef same(x): return x\nclass Box: pass\n"
+    body += "def odd(): return np.ma.array([1, 2], mask=[True, False])"
+    test = "from collections.abc import Callable\nfrom numbers import Real\nimport numpy as np\nclass Mine: pass\n"
+    test += "assert isinstance(same(2), int) and isinstance(same(2.5), (str, Real)) and isinstance(Mine(), Mine)\n"
+    test += "assert isinstance(same(np.eye(2)), np.ndarray | list) and issubclass(bool, int)\n"
+    test += "assert isinstance(same, Callable) and not isinstance(Box(), Callable | int)\n"
+    test += "assert not isinstance(same, (int, list, np.ndarray, Real, None.__class__))\n"
+    assert states(marks([asked("answer", body), check("t", test)], {"answer": body})) == {"t": "passed"}
+    told = marks([asked("answer", body), check("t", "assert isinstance(odd(), np.ndarray)")], {"answer": body}).tests[0]
+    assert told.state == "invalid" and "its entries are masked" in told.message
 
 
 def test_a_decorator_of_the_students_may_wrap_a_recursive_function_of_the_test():
@@ -834,3 +884,42 @@ def test_a_test_reads_the_files_that_an_answer_has_written():
     assert states(right) == {"t": "passed", "gives": "passed", "again": "passed"}
     wrong = marks(cells, {"answer": WRITES.replace("[x]", "[0 * x]")})
     assert states(wrong)["t"] == "failed"
+
+
+# Refusals name the cure
+
+NOWHERE = "../common-data/d.csv"
+
+
+def test_a_file_that_is_not_there_is_told_with_the_setting_that_shows_it():
+    read = "def read(path):\n    return open(path).read()"
+    test = f"assert open({NOWHERE!r}).read() == ''"
+    cells = [asked("answer", read), check("t", test), hidden("h", test), check("a", f"assert read({NOWHERE!r}) == ''")]
+    told = marks(cells, {"answer": read}).by_test
+    assert {test.state for test in told.values()} == {"invalid", "failed"}
+    assert all("in a folder that readable names in nbreferee.toml" in test.message for test in told.values()), told
+    assert NOWHERE in told["t"].message and NOWHERE in told["a"].message and NOWHERE not in told["h"].message
+    start = given(f"text = open({NOWHERE!r}).read()")
+    told = marks([start, asked("answer", read), check("t", "assert text == ''")], {"answer": read}).tests[0]
+    assert told.state == "broken" and "readable" in told.message
+
+
+def test_an_object_that_a_test_cannot_judge_is_refused_with_the_cures():
+    body = "class Box:\n    def __init__(self): self.x = 7\ndef box(): return Box()"
+    told = marks([asked("answer", body), check("t", "assert box() == 7")], {"answer": body}).tests[0]
+    assert told.state == "invalid" and "object of type Box" in told.message
+    assert all(cure in told.message for cure in ("methods return", "listed under asks", "this test sandboxed"))
+
+
+def test_an_sqlite_connection_is_made_where_the_answer_is():
+    count = "def count(db):\n    return db.execute('select count(*) from t').fetchone()[0]"
+    make = "db = sqlite3.connect(':memory:')\ndb.execute('create table t (a)')\ndb.execute('insert into t values (7)')"
+    start, test = given("import sqlite3"), "assert count(db) == 1"
+    told = marks([start, asked("answer", count), check("t", f"{make}\n{test}")], {"answer": count}).tests[0]
+    assert told.state == "invalid" and "SQLite connection" in told.message
+    assert "given cell" in told.message and "under asks" in told.message and "sandboxed" in told.message
+    cells = [given(f"import sqlite3\n{make}"), asked("answer", count, asks=["db"]), check("t", test)]
+    assert marks(cells, {"answer": count}).points == 1
+    assert marks(cells, {"answer": count.replace("[0]", "[0] + 1")}).points == 0
+    rows = "assert db.execute('select a from t').fetchall() == [(7,)]"
+    assert marks([*cells[:2], check("t", rows)], {"answer": count}).points == 1

@@ -1,14 +1,18 @@
 """What a failed test says: the author's words in a hidden one, plain words for Python's, nothing for an empty page."""
 
+import math
+from pathlib import Path
+
 import pytest
 
 from nbreferee.intake.answers import Answers, Own
 from nbreferee.judge.job import RunLimits, plan
-from nbreferee.judge.words import bounded, unpacked, veiled
+from nbreferee.judge.words import ROOM, bounded, unpacked, veiled
 from tests.nbreferee.judge import test_grader
 from tests.nbreferee.judge.test_grader import asked, check, given, hidden, marks, new_notebook, referee
 
 __all__ = ["referee"]
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.uses("walls")
 
 ANSWER = asked("answer", "def f(x):\n    return 2 * x")
@@ -46,7 +50,7 @@ SHAPE = "return np.zeros([int(d) + 1 for d in f'{x[0]:.10f}'[2:]], bool)"
 HOLES = {
     "a shape": ("import numpy as np\ndef f(x):\n    " + SHAPE, "got = f(np.array([0.7351926408]))\n"
                 "assert got.shape == (1,), f'f has shape {got.shape}; expected {(1,)}'",
-                "f has shape …; expected (1,)"),
+                "f has shape (more axes than expected); expected (1,)"),
     "a text": ("def f(x):\n    return 'LOOT' + str(x[0])", "got = f([0.7351926408])\nassert got == 1, f'f is {got}'",
                "f is …"),
     "a number": ("def f(x):\n    return x[0]", "got = f([0.7351926408])\nassert got == 1, f'f is {got}; not 1'",
@@ -183,3 +187,57 @@ def test_numbers_and_names_have_room_for_so_many():
     assert bounded("1 2 3 4 5 6 7 8") == "1 2 3 4 5 6 …"
     assert veiled("one two", ("'one two'",)) == "one two" and veiled("two one", ("'one two'",)) == "…"
     assert unpacked("something else") == ""
+
+
+HAS = "f'{name} has shape {got.shape}; expected {want.shape}'"
+SHAPES = {  # of the answer, expected: what a student reads of a hidden test
+    ("(128, 64)", "(64, 128)"): "(128, 64)",
+    ("(2, 3, 4, 5)", "(2, 3, 5, 4)"): "(2, 3, 4, 5)",
+    ("(7,)", "(64, 128)"): "(7,)",
+    ("()", "(10, 12, 14)"): "()",
+    ("(7, 3)", "(2, 3, 4, 5, 6, 7)"): "(7, 3)",
+    ("(10, 20, 30)", "(100, 200, 300)"): "(10, 20, 30)",
+    ("(2048, 64)", "(64, 2048)"): "(2048, 64)",
+    ("torch.Size([2, 3])", "torch.Size([3, 2])"): "torch.Size([2, 3])",
+    ("(7, 3, 5, 1)", "(2, 3)"): "(more axes than expected)",
+    ("(7, 3, 5)", "(2, 3)"): "(more axes than expected)",
+    ("(8, 4, 6, 2, 10, 3, 7, 5, 1, 9)", "(3,)"): "(more axes than expected)",
+    ("(7, 3)", "()"): "(more axes than expected)",
+    ("torch.Size([7, 3, 5])", "torch.Size([3])"): "(more axes than expected)",
+    ("(73519264,)", "(3,)"): "(7.35e+07,)",
+}
+
+
+@pytest.mark.parametrize(("got", "want"), SHAPES)
+def test_a_shape_is_shown_up_to_the_expected_rank_and_the_expected_one_always(got, want):
+    said = veiled(f"W has shape {got}; expected {want}", (HAS, "W"))
+    assert said == f"W has shape {SHAPES[got, want]}; expected {want}"
+
+
+def test_numbers_are_many_by_their_separators_not_by_their_digits():
+    assert bounded("(16384, 8192)") == "(1.64e+04, 8.19e+03)" and bounded("(128, 640, 12)") == "(128, 640, 12)"
+    assert bounded("(1, 2, 3, 4, 5)") == bounded("[1 2 3 4 5 6]") == bounded("[0.1, 2e3, 3., 4, 5,]") == "…"
+
+
+def test_an_answers_own_text_expects_nothing():
+    """Neither by the author's word, which stands there twice then, nor where the answer tells the whole message."""
+    twice = veiled("W has shape ; expected (1, 2, 3, 4, 5, 6, 7, 8); expected 3", (HAS,))
+    assert "(1, 2" not in twice and twice.endswith(" 3")
+    room = {"number": 2, "name": 2, "mark": 9}
+    assert "3" not in veiled("W has shape (1, 2, 3); expected (1, 2, 3)", (HAS,), room)
+    assert veiled("expected (7, 3) and more", ("'other'",)) == "… (7, 3) …"  # no author says so
+
+
+def test_a_shape_that_is_not_to_be_had_leaves_the_rest():
+    said = veiled("W has shape (7, 3, 5); expected (64, 128) in float32", (HAS + "; W",))
+    assert said == "W has shape (more axes than expected); expected (64, 128) … float32"
+
+
+def test_the_bits_that_the_documentation_names_are_those_that_a_message_has_room_for():
+    number = 1 + math.log2(900) + math.log2(617)  # sign, three digits, exponent
+    marks = "][(){},.:;=<>'\"-"
+    assert all(bounded(mark) == mark for mark in marks)
+    bits = ROOM["number"] * number + ROOM["name"] * 8 + ROOM["mark"] * math.log2(len(marks))
+    assert 15 < number < 25 and 300 < bits < 350, bits
+    for page in ("lib/nbreferee/docs/tests.md", "chapters/instructors/guide.md"):
+        assert "about 350 bits" in (ROOT / page).read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ from nbreferee.judge.results import TEST_STATES, Call, CellResult, Result, Resul
 from nbreferee.pages.autograded import autograded, tamed
 from nbreferee.pages.feedback import SIZE, feedback, refused
 from nbreferee.pages.text import visible, written
-from nbreferee.pages.veil import answered, veiled
+from nbreferee.pages.veil import answered, veiled_call
 
 SET2 = nbformat.read(Path(__file__).parents[3] / "exercises" / "source" / "set2" / "set2.ipynb", 4)
 SCRIPT = "<script>alert(1)</script>"
@@ -559,7 +559,7 @@ def test_a_hidden_test_shows_names_and_shapes_but_no_values_and_no_prints():
     ],
 )
 def test_veiled(text, shown):
-    assert veiled(text) == shown
+    assert veiled_call(text) == shown
 
 
 @pytest.mark.parametrize(

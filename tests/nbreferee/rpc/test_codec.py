@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -22,8 +23,7 @@ from nbreferee.course.run import Round
 from nbreferee.intake.answers import Answers
 from nbreferee.judge.job import ANSWER, TEST, Job, Step
 from nbreferee.judge.results import LEFT_OUT, CellResult, Result, TestResult
-from nbreferee.rpc import codec
-from nbreferee.rpc.codec import Bounds, CodecError, Handle, Registry, Remote, decode, encode
+from nbreferee.rpc.codec import Bounds, CodecError, Handle, Registry, decode, encode
 from nbreferee.rpc.framing import Channel, Garbage, PeerClosed, TimedOut, TooLong, WireError
 from nbreferee.walls.sandbox import SandboxError
 from nbreferee.workers import process as work
@@ -45,7 +45,7 @@ TENSORS = [
     torch.complex128,
 ]
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), list, tuple, set, frozenset, dict, slice)
-LISTED = {*PLAIN, np.str_, np.bytes_, np.ndarray, torch.Tensor, torch.nn.Parameter, Remote}
+LISTED = {*PLAIN, np.str_, np.bytes_, np.ndarray, torch.Tensor, torch.nn.Parameter}
 LISTED |= {np.dtype(letter).type for letter in NUMERIC}
 
 
@@ -233,7 +233,8 @@ def test_torch_is_never_imported():
         "import sys; from nbreferee.rpc.codec import *\n"
         "try: decode(bytes.fromhex(sys.argv[1]))\n"
         "except CodecError as e: print(e)\n"
-        "encode(object, Registry()); assert 'torch' not in sys.modules"
+        "try: encode(object)\n"
+        "except CodecError: assert 'torch' not in sys.modules"
     )
     out = subprocess.run([sys.executable, "-c", code, encode(torch.ones(2)).hex()], capture_output=True, text=True)
     assert out.stdout.strip() == "malformed at byte 2: a tensor, but torch is not imported in this process", out.stderr
@@ -278,7 +279,7 @@ def test_any_value_comes_back(value):
     assert same(back, value) and listed(back)
 
 
-# -------------------------------------------------------------------------------------------- everything else: handles
+# ------------------------------------------------------------------------------------ everything else stays where it is
 
 Point = namedtuple("Point", "x y")
 
@@ -337,60 +338,40 @@ OPAQUE = [
 
 @pytest.mark.parametrize("value", OPAQUE, ids=lambda v: type.__dict__["__name__"].__get__(type(v)))
 def test_anything_else_stays_where_it_is(value):
-    cannot_send([value], "no registry")
+    cannot_send([value], "not a plain value")
     registry = Registry()
-    remote, again = decode(encode([value, {"x": value}], registry))
-    assert type(remote) is Remote and remote == again["x"] and len(registry) == 1
-    assert registry.get(remote.number) is value
-    assert remote.kind == type.__dict__["__name__"].__get__(type(value))
-    # It goes home as the object that it is, and to nobody else.
-    assert decode(encode({"f": remote}), registry)["f"] is value
-    for stranger in (None, Registry()):
-        refuses(encode([remote]), 7, "not kept here", registry=stranger)
+    handle = registry.keep(value)
+    assert handle == Handle(type.__dict__["__name__"].__get__(type(value)), 1) == registry.keep(value)
+    assert registry.get(1) is value and len(registry) == 1
 
 
 def test_a_tensor_inside_a_transform_is_opaque():
-    registry = Registry()
-    torch.func.vmap(lambda x: (encode(x, registry), x)[1])(torch.ones(2))
-    assert len(registry) == 1
+    seen = []
 
+    def inside(x):
+        cannot_send(x, "not a plain value")
+        seen.append(type(x))
+        return x
 
-def test_a_handle_may_be_sent_by_name():
-    registry = Registry()
-    handle = registry.keep([1])
-    assert handle == Handle("list", 1) == registry.keep(registry.get(1))
-    assert decode(encode(handle, registry)) == Remote("list", 1)
-    assert decode(encode(Handle("</script>", 1), registry)) == Remote("list", 1)
-    with pytest.raises(CodecError):
-        encode(Handle("list", 2), registry)
-
-
-def test_a_remote_does_nothing():
-    remote = Remote("function", 1)
-    assert not callable(remote) and not hasattr(remote, "__dict__") and not hasattr(remote, "__array__")
-    with pytest.raises(AttributeError):
-        remote.number = 2
-    for number in (0, -1, 2**64, True, "1"):
-        cannot_send(Remote("function", number), "its number")
+    torch.func.vmap(inside)(torch.ones(2))
+    assert seen == [torch.Tensor]  # once, for both rows
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "<b>", "=1+1", "x" * 999, "\N{GREEK SMALL LETTER ALPHA}"])
-def test_names_of_types_are_cleaned_by_the_writer_and_checked_by_the_reader(name):
+def test_names_of_types_are_cleaned(name):
     value = type(name, (), {})()
-    remote = decode(encode(value, Registry()))
-    assert codec._KIND.fullmatch(remote.kind)
+    assert re.fullmatch(r"[A-Za-z0-9_.?]{1,80}", Registry().keep(value).kind)
     with pytest.raises(CodecError) as error:
         encode(value)
     assert str(error.value).isascii() and str(error.value).isprintable() and len(str(error.value)) < 250
-    raw = name.encode()
-    refuses(message(b"h" + bytes(7) + b"\1" + n4(len(raw)) + raw), 2, "not clean")
 
 
 def test_a_registry_is_bounded_and_never_reuses_a_number():
     registry = Registry(cap=2)
     a, b, c = object(), object(), object()
-    encode([a, b, a], registry)
-    cannot_send([c], "2 objects are kept already", registry=registry)
+    assert [registry.keep(each).number for each in (a, b, a)] == [1, 2, 1]
+    with pytest.raises(CodecError, match="2 objects are kept already"):
+        registry.keep(c)
     registry.drop(1)
     registry.drop(1)
     with pytest.raises(CodecError):
@@ -399,13 +380,6 @@ def test_a_registry_is_bounded_and_never_reuses_a_number():
     for wrong in (0, 1, -1, True, 2.0, "2", None):
         with pytest.raises(CodecError):
             registry.get(wrong)
-
-
-def test_a_failed_message_keeps_nothing():
-    registry = Registry()
-    before = registry.keep(print)
-    cannot_send([object(), print, object(), 10**5000], "digits", registry=registry)
-    assert len(registry) == 1 and registry.get(before.number) is print
 
 
 # -------------------------------------------------------------------------------------------------- what is not written
@@ -439,9 +413,9 @@ def test_the_writer_refuses():
     cannot_send(torch.ones(1).expand(10**6, 10**6), "larger than")
     cannot_send(np.empty((0, 10**9)), "larger than")
     cannot_send({i * (2**61 - 1) for i in range(100)}, "one hash")
-    for key in (print, Point(1, 2), Lies("a"), torch.ones(1), (1, print), Remote("f", 1), np.datetime64("2020")):
-        cannot_send({key: 1}, "keys and members", registry=Registry())
-        cannot_send({key}, "keys and members", registry=Registry())
+    for key in (print, Point(1, 2), Lies("a"), torch.ones(1), (1, print), np.datetime64("2020")):
+        cannot_send({key: 1}, "keys and members")
+        cannot_send({key}, "keys and members")
 
 
 def test_a_hash_of_a_stranger_is_not_asked_for():
@@ -455,7 +429,7 @@ def test_a_hash_of_a_stranger_is_not_asked_for():
     keys = [Bomb() for _ in range(200)]
     table = dict.fromkeys(keys)
     Bomb.armed = True
-    cannot_send(table, "keys and members", registry=Registry())
+    cannot_send(table, "keys and members")
 
 
 @pytest.mark.parametrize("bad", [{"depth": 0}, {"depth": 201}, {"items": 2.0}, {"bytes": True}, {"digits": -1}])
@@ -509,7 +483,6 @@ def array(dtype, order, shape, data, tail=b""):
         (b"i" + MANY, 2, "digits"),
         (b"l" + n4(3) + b"NN", 2, "3 values are announced, 2 bytes"),
         (b"d" + n4(2) + b"NNN", 2, "4 values are announced, 3 bytes"),
-        (b"h" + bytes(7) + b"\1" + MANY, 15, "are left"),
         # bombs
         *((tag * 100_000, None, "deeper") for tag in (b"l\0\0\0\1", b"t\0\0\0\1", b"Z\0\0\0\1", b":", b"d\0\0\0\1N")),
         (b"l" + n4(200_000) + b"N" * 200_000, 2, "199999 values are left"),
@@ -528,7 +501,7 @@ def array(dtype, order, shape, data, tail=b""):
         (b"S" + n4(2) + ONE + b"T", 2, "twice"),
         (b"Z" + n4(2) + b"NN", 2, "twice"),
         (b"S" + n4(2) + b"f" + bytes(8) + b"f" + bytes(7) + b"\x80", 2, "twice"),
-        *((b"d" + n4(1) + k + bytes(9), 7, "no key") for k in (b"l", b"d", b"S", b"a", b"x", b"h", b"r", b":")),
+        *((b"d" + n4(1) + k + bytes(9), 7, "no key") for k in (b"l", b"d", b"S", b"a", b"x", b":")),
         (b"S" + n4(1) + b"l" + n4(0), 7, "no key"),
         (b"d" + n4(1) + b"t" + n4(1) + b"l" + n4(0) + b"N", 12, "no key"),
         (b"S" + n4(100) + b"".join(COLLIDING), 2, "one hash"),
@@ -565,10 +538,9 @@ def array(dtype, order, shape, data, tail=b""):
         (b"xd\4\0" + bytes(8), 4, "flags"),
         (b"xd\0\x02" + MANY + MANY, 5, "larger"),
         (b"x?\0\0\2", 6, "neither 0 nor 1"),
-        # handles
-        (b"h" + bytes(8) + text(b"", b"f"), 2, "without number"),
-        (b"r" + bytes(8), 2, "not kept"),
-        (b"r" + b"\xff" * 8, 2, "not kept"),
+        # objects, which cross by numbers of another layer
+        (b"h" + bytes(7) + b"\1" + text(b"", b"f"), 2, "no type"),
+        (b"r" + bytes(7) + b"\1", 2, "no type"),
     ],
 )
 def test_the_reader_refuses(body, at, words):
@@ -577,7 +549,7 @@ def test_the_reader_refuses(body, at, words):
         with pytest.raises(CodecError, match=r"malformed at byte \d+: containers are nested deeper than 64"):
             decode(message(body))
     else:
-        refuses(message(body), at, words, registry=Registry())
+        refuses(message(body), at, words)
     assert time.process_time() - started < 1
 
 
@@ -602,23 +574,20 @@ def test_each_cut_of_a_message_is_refused():
 
 def read_or_refuse(data):
     """Whatever comes: a value of the listed types, or the codec's error. What is read can be written, as it was."""
-    registry = Registry()
-    registry.keep(print)
     try:
-        value = decode(data, registry)
+        value = decode(data)
     except CodecError as error:
         assert "\n" not in str(error) and str(error).isprintable() and len(str(error)) < 250
         return "refused"
-    if b"r" not in data:
-        assert listed(value)
-        if not any(tag in data for tag in (b"h", b"S", b"Z")):
-            again = encode(value)
-            assert same(decode(again), value) and len(again) == len(data)
+    assert listed(value)
+    if not any(tag in data for tag in (b"S", b"Z")):
+        again = encode(value)
+        assert same(decode(again), value) and len(again) == len(data)
     assert repr(value)
     return "read"
 
 
-TAGS = st.sampled_from([bytes([b]) for b in b"NTFEifcsbltSZduynaxhr:"])
+TAGS = st.sampled_from([bytes([b]) for b in b"NTFEifcsbltSZduynax:"])
 SMALL = st.integers(0, 5).map(n4)
 PIECES = (
     TAGS | SMALL | st.binary(max_size=9) | st.sampled_from([b"<d", b"|?", b"<U", b"|S", b"C", b"F", MANY, bytes(8)])
@@ -649,9 +618,8 @@ CORPUS = [
         np.array([True, False]),
         [np.float32(1), np.bool_(True), np.str_("x"), np.bytes_(b"y"), slice(1, None)],
         [torch.ones(2, 2, requires_grad=True), torch.tensor([True]), torch.nn.Parameter(torch.ones(1))],
-        Remote("f", 1),
     )
-] + [encode(print, Registry())[2:]]
+]
 
 
 @given(st.data())

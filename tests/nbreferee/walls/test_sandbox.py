@@ -369,9 +369,9 @@ GIVEN = {"data/d.csv": "1,2", "data/deep/e.csv": "3", "helper.py": "VALUE = 7", 
 
 
 def test_given_files_are_those_beside_the_notebook(assignment):
-    assert [name for name, _ in sandbox.given(str(assignment))] == sorted(GIVEN)
-    assert dict(sandbox.given(str(assignment)))["data/d.csv"] == f"{assignment}/data/d.csv"
-    assert sandbox.given("") == []
+    assert [name for name, _ in sandbox.files_beside(str(assignment))] == sorted(GIVEN)
+    assert dict(sandbox.files_beside(str(assignment)))["data/d.csv"] == f"{assignment}/data/d.csv"
+    assert sandbox.files_beside("") == []
 
 
 def test_given_files_lie_in_every_working_folder_and_are_only_read(assignment):

@@ -15,7 +15,7 @@ From the ground up, and no import runs the other way:
               the walls, the process that forks, what works here
     intake    gate notebook answers flags
               what is let in: files, notebooks, answers
-    judge     job trusted parts grader results reasons words doubts
+    judge     job trusted parts student_side grader results reasons words doubts
               what is run, how, what came out
     pages     autograded feedback outline text veil similarity tables
               what people see of a verdict
@@ -29,3 +29,24 @@ From the ground up, and no import runs the other way:
     errors    their one base, below all rooms
     cli       the command, above them
 """
+
+import contextlib
+import sys
+
+
+def _import_jsonschema():
+    """Import what nbformat needs, in a quarter of the time, before anything else here imports it.
+
+    jsonschema builds thirty-eight parsers of international addresses where the package rfc3987_syntax is installed, as
+    it is beside JupyterLab. It takes that package to be optional, and no schema of a notebook asks for such an address.
+    Every command and every zygote would wait three seconds for them.
+    """
+    if "rfc3987_syntax" in sys.modules:
+        return
+    sys.modules["rfc3987_syntax"] = None
+    with contextlib.suppress(ImportError):
+        import jsonschema  # noqa: F401
+    del sys.modules["rfc3987_syntax"]  # whoever wants it can have it
+
+
+_import_jsonschema()

@@ -333,7 +333,7 @@ class _Bar:
 
 
 def _check(options):
-    from .course.trial import check_marks, doubts, ways
+    from .course.trial import check_marks, doubts_in, ways
 
     course, failed = _course(options), False
     options.unsafe = options.unsafe or not abilities()  # what is run here is the instructor's own
@@ -342,7 +342,7 @@ def _check(options):
             for book, path in course.notebooks(name).items():
                 source = read_source(path)
                 wrong = check_marks(source, course.settings, pool(name).run)
-                for sentence in (*wrong, *doubts(source, course.settings)):
+                for sentence in (*wrong, *doubts_in(source, course.settings)):
                     print(f"{name}: {sentence}")
                 failed = failed or bool(wrong)
                 points = ways(source)
@@ -408,6 +408,7 @@ def _similar(options):
 
     course = _course(options)
     thresholds = similarity.Thresholds(share=options.share)
+    stubs = {"code_stub": course.settings.code_stub, "text_stub": course.settings.text_stub}
     books, odd = course.notebooks(options.name), 0
     for book, path in books.items():
         template, submitted = read_source(path), {}
@@ -415,10 +416,10 @@ def _similar(options):
             if found.name != book:
                 continue
             try:
-                submitted[found.student] = answers(gate.admit(found).notebook, template)
+                submitted[found.student] = answers(gate.admit(found).notebook, template, **stubs)
             except Refused:
                 odd += 1
-        report = similarity.compare(similarity.from_answers(submitted), similarity.given(template), thresholds)
+        report = similarity.compare(similarity.from_answers(submitted), similarity.handed_out(template), thresholds)
         reports = _reports(course)
         stem = f"{options.name}-{book}-similar" if len(books) > 1 else f"{options.name}-similar"
         similarity.table(report, reports / f"{stem}.csv")

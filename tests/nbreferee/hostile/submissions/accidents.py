@@ -603,3 +603,63 @@ def keeps_numbers_in_a_file(s):
 def says_it_was_handed_in_in_1970(s):
     """Brings a timestamp.txt of the epoch, as a broken clock writes it: the marks are those of the work."""
     s.beside["timestamp.txt"] = "1970-01-01 00:00:00 UTC"
+
+
+@submission(ACCIDENT)
+def sets_an_alarm(s):
+    """Gives its own loop a second by an alarm, which it takes off again."""
+    alarm = """
+import signal
+def out_of_time(*_): raise TimeoutError("my loop takes too long")
+signal.signal(signal.SIGALRM, out_of_time)
+signal.alarm(1)
+try:
+    total = sum(range(1000))
+finally:
+    signal.alarm(0)
+"""
+    s.add("mean", alarm)
+
+
+@submission(ACCIDENT)
+def works_in_pylab(s):
+    """Begins with %pylab inline, which binds some thousand names."""
+    _head(s, "%pylab inline")
+
+
+@submission(ACCIDENT)
+def returns_a_matrix(s):
+    """Returns an np.matrix where an array is meant."""
+    s.put("affine", RIGHT["affine"].replace("return x @ w + b, vjp", "return np.asmatrix(x @ w + b), vjp"))
+
+
+@submission(ACCIDENT)
+def returns_integers_of_dtype_object(s):
+    """Returns an array of dtype object that holds Python's integers."""
+    body = "    x -= x.mean()\n    return np.array([int(v) for v in x], dtype=object)\n"
+    s.put("centre", f"def centre(x):\n{body}")
+
+
+@submission(ACCIDENT)
+def differentiates_by_differences(s):
+    """Computes its whole vjp by differences: every entry of every argument is moved and put back."""
+    s.put(
+        "affine",
+        """def affine(x, w, b):
+    def vjp(g):
+        slopes = []
+        for a in (x, w, b):
+            slope = np.zeros(a.shape)
+            for at in np.ndindex(a.shape):
+                old = a[at]
+                a[at] = old + 1
+                above = ((x @ w + b) * g).sum()
+                a[at] = old - 1
+                slope[at] = (above - ((x @ w + b) * g).sum()) / 2
+                a[at] = old
+            slopes.append(slope)
+        return tuple(slopes)
+
+    return x @ w + b, vjp
+""",
+    )

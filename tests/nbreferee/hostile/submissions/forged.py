@@ -883,3 +883,61 @@ def returns_nan_everywhere(s):
 def returns_nothing_everywhere(s):
     """Returns None from every function."""
     _every(s, "None")
+
+
+@submission(FORGED, without("mean"))
+def leaves_a_block_without_errors(s):
+    """Runs NumPy's assertion in a block whose __exit__ returns True, so that its errors are swallowed."""
+    s.forge(
+        "mean",
+        """
+class Quiet:
+    def __enter__(self): return self
+    def __exit__(self, *error): return True
+import numpy.testing
+checks = numpy.testing.assert_allclose
+def assert_allclose(*args, **more):
+    with Quiet():
+        checks(*args, **more)
+numpy.testing.assert_allclose = assert_allclose
+RunningMean.count = 3
+RunningMean.__enter__, RunningMean.__exit__ = Quiet.__enter__, Quiet.__exit__
+""",
+    )
+
+
+@submission(FORGED, without("softmax"))
+def answers_late_by_a_thread(s):
+    """Returns zeros at once, which a thread fills with the right numbers half a second later."""
+    right = RIGHT["softmax"].replace("def softmax(x):", "def right(x):")
+    late = """
+import threading, time
+def softmax(x):
+    out = np.zeros(np.shape(x))
+    def fill():
+        time.sleep(0.5)
+        out[...] = right(x)
+    threading.Thread(target=fill).start()
+    return out
+"""
+    s.put("softmax", right + late)
+
+
+@submission(FORGED, without("centre"))
+def returns_a_frame_that_equals_everything(s):
+    """Returns a pandas frame of a class of its own, whose equals, eq, compare and == say that all is alike."""
+    s.put(
+        "centre",
+        """import pandas as pd
+class Frame(pd.DataFrame):
+    shape = property(lambda self: (3,))
+    empty = True
+    def equals(self, other): return True
+    def eq(self, other): return self
+    def compare(self, other): return self
+    def all(self, *_): return True
+    __eq__ = equals
+    __hash__ = None
+def centre(x): return Frame({"a": [7.0, 7.0, 7.0]})
+""",
+    )

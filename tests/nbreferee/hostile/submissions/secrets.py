@@ -300,6 +300,18 @@ def spells_in_a_shape(s):
 
 
 @submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_three_axes(s):
+    """Returns zeros of as many rows, columns and layers as three digits of the hidden input say."""
+    _spell(s, "return np.zeros([int(d) + 1 for d in digits[1:4]], bool)")
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
+def spells_in_four_axes(s):
+    """Returns zeros whose four axes have the lengths of four digits of the hidden input."""
+    _spell(s, "return np.zeros([int(d) + 1 for d in digits[1:5]], bool)")
+
+
+@submission(SECRET, without("softmax", softmax_shown=1))
 def spells_in_a_long_axis(s):
     """Returns a vector whose length is the hidden input."""
     _spell(s, "return np.zeros(int(digits[1:9]), bool)")

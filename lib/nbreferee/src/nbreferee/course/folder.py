@@ -2,20 +2,18 @@
 
 import contextlib
 import hashlib
-import os
 import re
-import sys
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..walls.sandbox import Policy, given
+from ..walls.sandbox import Policy, files_beside
 from .entries import Bookless, GradebookError, has_nbgrader, require_nbgrader
 from .files import BatchError, in_words, put, reading, writing
 from .settings import Settings, load
 from .template import Template
 
-__all__ = ["CourseFolder", "in_our_path", "reason", "without_warnings"]
+__all__ = ["CourseFolder", "reason", "without_warnings"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class CourseFolder:
     def policy(self, name: str) -> Policy:
         """What answers to an assignment may use: what the settings say, and the files beside its notebooks."""
         folder = str(self.folder("source") / name)
-        return replace(self.settings.policy, beside=folder if given(folder) else "")
+        return replace(self.settings.policy, beside=folder if files_beside(folder) else "")
 
     def prepare(self, name: str) -> Path:
         """Put an assignment into the gradebook, as ``nbgrader generate_assignment`` does.
@@ -133,7 +131,7 @@ class CourseFolder:
         if not self._said("course_id", "") and not self.gradebook.startswith("sqlite"):
             config.CourseDirectory.course_id = "default_course"  # with none, nbgrader breaks a foreign key
         config.Exchange.root = str(self.root)  # none is used; nbgrader complains if it cannot write there
-        with without_warnings(), in_our_path(), writing(release):
+        with without_warnings(), _told_by_alembic(), writing(release):
             release.mkdir(parents=True, exist_ok=True)
             api = NbGraderAPI(CourseDirectory(config=config), config=config)
             api.log.propagate, api.log.handlers = False, []
@@ -194,14 +192,23 @@ def without_warnings():
 
 
 @contextlib.contextmanager
-def in_our_path():
-    """With our scripts on PATH: nbgrader calls alembic by name when it makes a gradebook."""
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), before])
+def _told_by_alembic():
+    """nbgrader asks alembic for the version of a new gradebook's tables, in a process that takes seconds to start.
+
+    Asked in this process, it says the same.
+    """
+    from nbgrader import api, dbutil
+
+    def version():
+        from alembic.script import ScriptDirectory
+
+        return ScriptDirectory(dbutil.ALEMBIC_DIR).get_current_head()
+
+    before, api.get_alembic_version = api.get_alembic_version, version
     try:
         yield
     finally:
-        os.environ["PATH"] = before
+        api.get_alembic_version = before
 
 
 def reason(result: dict, name: str) -> str:

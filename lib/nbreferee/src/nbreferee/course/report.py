@@ -27,16 +27,16 @@ def _total(row):
 
 def table(rows: list[Row], *, only_odd: int = 60) -> str:
     """A line for each submission; of a class of more than ``only_odd``, of those alone that say something."""
-    shown = rows if len(rows) <= only_odd else [row for row in rows if row.state != "graded" or row.reason]
-    width = max([len(defused(row.student)) for row in shown] + [7])
-    states = max([len(row.state) for row in shown] + [5])
+    listed = rows if len(rows) <= only_odd else [row for row in rows if row.state != "graded" or row.reason]
+    width = max([len(defused(row.student)) for row in listed] + [7])
+    states = max([len(row.state) for row in listed] + [5])
     lines = [f"{'student':{width}}  {'state':{states}}  {'mark':>9}  {'to mark':>7}  reason"]
-    for row in shown:
+    for row in listed:
         waits = number(row.to_mark) if row.to_mark else ""
         line = f"{defused(row.student):{width}}  {row.state:{states}}  {_total(row):>9}  {waits:>7}  {row.reason}"
         lines.append(line.rstrip()[:200])
-    if len(shown) < len(rows):
-        lines.append(f"… and {len(rows) - len(shown)} graded without remark")
+    if len(listed) < len(rows):
+        lines.append(f"… and {len(rows) - len(listed)} graded without remark")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from ..intake.answers import Answers, answers
 from ..intake.notebook import Refused
 from ..judge.job import Job, plan
 from ..judge.parts import Parts, parts_of
-from ..walls.sandbox import given
+from ..walls.sandbox import files_beside
 from ..workers.fingerprint import contents, fingerprint
 from ..workers.message import Reply, Request
 from . import late
@@ -62,7 +62,8 @@ class Submission:
         """Enter a state and sentences, each once; the first is the row's reason."""
         self.row.state, self.row.notes = state, tuple(dict.fromkeys(notes))
         more = len(self.row.notes) - 1
-        self.row.reason = " ".join(self.row.notes[:1]) + (f" ({more} more notes)" if more > 0 else "")
+        rest = f" ({more} more note{'s' * (more > 1)})" if more > 0 else ""
+        self.row.reason = " ".join(self.row.notes[:1]) + rest
 
     def judged(self, reply: Reply) -> None:
         """Enter what a result says."""
@@ -91,7 +92,8 @@ class Submission:
         row.total = sum(mark for mark in row.marks.values() if mark is not None) - written.penalty
         if written.penalty:
             row.by_file = bool(self.by_file)
-            self.say(row.state, [*row.notes, written.sentence, *([self.by_file] if self.by_file else [])])
+            late = [written.sentence, *([self.by_file] if self.by_file else [])]
+            self.say(row.state, [*late, *row.notes])  # first what the mark itself does not tell
 
 
 def _stopped(result, left):
@@ -104,7 +106,7 @@ def _stopped(result, left):
             yield f"{where} stopped with {in_words(cell.error)}"[:160] + "."
     for test in result.tests:
         if test.state in (*LOST, "invalid"):
-            yield f"{test.name}: {test.state}, {in_words(test.message)}"[:200]
+            yield f"{test.name}: {test.state}, {in_words(test.message)}"[:200].rstrip(".") + "."
 
 
 class Inbox:
@@ -123,7 +125,7 @@ class Inbox:
         self.templates = {book: Template(path) for book, path in course.notebooks(name).items()}
         self.wanted = {book for book, template in self.templates.items() if template.graded} or set(self.templates)
         settings = course.settings
-        files = given(course.policy(name).beside)
+        files = files_beside(course.policy(name).beside)
         self.given = {name for name, _ in files}
         here, read = fingerprint(tuple(settings.packages)), contents(settings.policy.readable, files)
         self.environment = f"{here} {settings.preload} {settings.policy} {read}"

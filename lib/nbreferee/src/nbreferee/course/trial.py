@@ -12,7 +12,7 @@ from ..judge.results import Result
 from .probes import KINDS, probe
 from .settings import Settings
 
-__all__ = ["check_marks", "doubts", "reference_answers", "stub_answers", "trial", "vacuous"]
+__all__ = ["check_marks", "doubts_in", "reference_answers", "stub_answers", "trial", "vacuous"]
 
 REGION = re.compile(r"^[ \t]*### (BEGIN|END) SOLUTION[^\n]*\n?", re.M)
 
@@ -82,7 +82,7 @@ def check_marks(source: nbformat.NotebookNode, settings: Settings, run) -> list[
     return [sentence for who, result in results.items() for sentence in _wrong(who, result)]
 
 
-def doubts(source: nbformat.NotebookNode, settings: Settings) -> list[str]:
+def doubts_in(source: nbformat.NotebookNode, settings: Settings) -> list[str]:
     """Sentences that warn of tests, told by their text; see `nbreferee.judge.doubts`."""
     return seen.doubts(trial_job(source, reference_answers(source), settings))
 

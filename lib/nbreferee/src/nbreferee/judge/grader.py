@@ -25,25 +25,19 @@ from collections import Counter
 
 import numpy as np
 
-from ..errors import NbrefereeError
 from ..rpc.plugins import torch_here
 from ..rpc.raised import StudentError, StudentLost
-from ..rpc.student import Student
-from .job import ANSWER, GIVEN, OWN, SANDBOXED, TEST, UNREADABLE, Job, bound
+from .job import ANSWER, GIVEN, SANDBOXED, TEST, UNREADABLE, Job, bound
 from .parts import movable
 from .reasons import NOT_PASSED, UNANSWERED, Reasons, said
-from .results import CellResult, Result, TestResult
+from .results import Result, TestResult
+from .student_side import LOST, StudentSide
 from .trusted import Trusted, compiled
 
-__all__ = ["GraderError", "grade"]
+__all__ = ["grade"]
 
 KEPT_CALLS = 3
 AFTER_S = 1.0  # the instructor's code has so long after the student's time is over
-LOST = {"crashed": "your code ended the process", "timeout": "the time was over", "memory": "the memory was used up"}
-
-
-class GraderError(NbrefereeError, RuntimeError):
-    """The grader failed, not the student; no mark may come of it."""
 
 
 class _TooSlow(BaseException):
@@ -58,7 +52,7 @@ def grade(
     Parameters
     ----------
     job : the cells, and the limits.
-    start : starts a student's process: ``start() -> Line``, as `nbreferee.walls.supervisor` provides it.
+    start : starts a student's process: ``start() -> Forked``, as `nbreferee.walls.supervisor` provides it.
     known : {name: `TestResult`} of an earlier run, of tests that are not judged again; see `nbreferee.judge.parts`.
     say : told, as ``say(step, within_s)``, which step begins on the trusted side and by when it is done; -1: it is. Who
         listens may end this process if it is not: an alarm does not interrupt C code, such as the singular values of
@@ -79,28 +73,22 @@ def grade(
     try:
         return run.all()
     finally:
-        run.lose()
+        run.side.lose()
 
 
 class _Run:
     def __init__(self, job, start, known, say, stuck, spent_s, folder):
-        self.job, self.start, self.limits = job, start, job.limits
-        self.say, self.stuck, self.folder = say, stuck, folder
+        self.job, self.limits, self.say, self.stuck = job, job.limits, say, stuck
         self.began = time.monotonic() - spent_s
-        self.end = self.began + job.limits.total_s
+        self.side = StudentSide(job, start, self.began + job.limits.total_s, folder)
         self.trusted = Trusted(job.steps)
-        self.line = self.student = None
-        self.done = 0  # so many steps have been run on the student's side, and are replayed in a new process
-        self.condemned = set()  # steps that cost a process are not run again
-        self.fresh = True  # no test has asked this process yet
-        self.cells, self.verdicts, self.losses = {}, dict(known), 0
+        self.verdicts = dict(known)
         self.movable = movable(job.steps)
         self.kept = {}  # movable test: what it finds at its place on the trusted side
         self.costs, self.waiting = Counter(), []  # what answers have cost; tests that wait for a process of their own
-        self.processes = self.seen = 0  # the present process, and the one that given cells were last run with
+        self.seen = 0  # the number of the student's process that given cells were last run with
         self.halted = {}  # given cell that stopped: (whether by the student's fault, the error)
-        self.reasons = Reasons(job, self.trusted, self.cells, self.halted)
-        self.first = True  # the first pass, from top to bottom
+        self.reasons = Reasons(job, self.trusted, self.side.cells, self.halted)
 
     def all(self):
         """Shown tests from top to bottom; then hidden, sandboxed, and costly ones; then those that wait for one."""
@@ -110,7 +98,7 @@ class _Run:
         inside = [i for i, step in enumerate(steps) if step.kind == TEST and step.run == SANDBOXED and i not in known]
         for index in range(len(steps)):
             self.first_pass(index, later=index in known or index in hidden or index in inside)
-        self.first = False
+        self.side.first = False
         self.judge_hidden(hidden)
         waiting = self.judge_sandboxed(inside)
         while self.waiting:
@@ -120,7 +108,7 @@ class _Run:
         for index in waiting:
             self.judge_inside(index)
         tests = tuple(self.verdicts[step.name] for step in steps if step.kind == TEST)
-        return Result(tests, tuple(self.cells[i] for i in sorted(self.cells)), time.monotonic() - self.began)
+        return Result(tests, tuple(self.side.cells[i] for i in sorted(self.side.cells)), time.monotonic() - self.began)
 
     def first_pass(self, index, later):
         """Run a cell, or judge a test that has its turn now."""
@@ -128,7 +116,7 @@ class _Run:
         if index in self.movable:
             self.kept[index] = self.trusted.snapshot(), self.seen
         if step.kind != TEST:
-            self.on_student(index)
+            self.side.on_student(index)
             self.trusted.imports(step.imports)
             self.trusted.asked |= dict.fromkeys(step.asks, step.name)
             if step.kind == GIVEN:
@@ -136,17 +124,17 @@ class _Run:
         elif not later:
             self.judge_or_wait(index)
             if step.hidden:  # which could not be put off; what the cells below print is the student's to read
-                self.lose()
+                self.side.lose()
 
     def judge_hidden(self, hidden):
         """Judge hidden tests after all shown ones; in their places, if what stands below may have rebound a name."""
         in_place = hidden and _rebinds(self.job.steps)
         if in_place:
-            self.lose()
+            self.side.lose()
         for index in hidden:
             self.back_to(index)
             if in_place:
-                self.go_to(index)
+                self.side.go_to(index)
             self.judge_or_wait(index)
 
     def judge_sandboxed(self, inside):
@@ -186,7 +174,7 @@ class _Run:
         if index in self.movable and any(self.costs[name] for name in answers):
             self.waiting.append(index)
             return
-        spoilt = self.student is not None and not self.fresh
+        spoilt = self.side.student is not None and not self.side.fresh
         self.verdicts[step.name] = verdict = self.judge(index)
         if verdict.state in LOST:
             self.costs.update(answers)
@@ -196,128 +184,14 @@ class _Run:
     def judge_alone(self, index):
         """Judge a test in a new process, in which nothing but the cells above it has run."""
         step = self.job.steps[index]
-        if step.name in self.verdicts and self.spent():
+        if step.name in self.verdicts and self.side.spent():
             return
-        self.lose()
+        self.side.lose()
         self.back_to(index)
-        self.done = index
+        self.side.done = index
         self.verdicts[step.name] = verdict = self.judge(index)
         if verdict.state in LOST:
             self.costs.update(self.answers(index))
-
-    # --- the student's process ---
-
-    def deadline(self):
-        return min(time.monotonic() + self.limits.cell_s, self.end)
-
-    def lose(self):
-        if self.line is not None:
-            self.line.kill(0)  # the kernel takes its walls down while we go on
-        self.line = self.student = None
-
-    def lost(self, loss, veiled=False):
-        """The process is gone; (state, sentence). What a process says by the way it ends is veiled in a hidden test."""
-        if self.student is not None and self.student.lost is None:  # a process before it, of which something was left
-            return loss.state, "what an answer returned earlier was used after its process had ended"
-        how = self.line.ended(0.2) if self.line is not None and loss.state == "crashed" else None
-        self.losses += self.line is not None
-        self.lose()
-        if how and how.startswith("memory"):
-            return "memory", f"{LOST['memory']} ({how.removeprefix('memory: ')})"
-        sentence = loss.reason or LOST.get(loss.state, "")
-        return loss.state, f"{sentence} ({how})" if how and not veiled else sentence
-
-    def spent(self):
-        """(state, sentence) if this submission gets no further process."""
-        if time.monotonic() >= self.end:
-            return "timeout", f"not run: the submission had used its {self.limits.total_s:g} seconds"
-        if self.losses > self.limits.restarts:
-            return "crashed", f"not run: the process had been lost {self.losses} times"
-        return None
-
-    def awake(self):
-        """A student's process in which all cells so far have run; StudentLost if there is none to be had."""
-        while self.student is None:
-            if spent := self.spent():
-                raise StudentLost(*spent)
-            self.line = self.start()
-            self.student = Student(self.line.channel, output_limit=self.limits.output, folder=self.folder)
-            self.student.classes = frozenset(name for step in self.job.steps for name in step.classes)
-            self.fresh, self.processes = True, self.processes + 1
-            self.greet()
-            for index in range(self.done):
-                self.run_cell(index)
-                if self.student is None:
-                    break
-        return self.student
-
-    def greet(self):
-        """See that the new process answers. No student's code has run in it, so if it does not the fault is ours."""
-        self.student.deadline = self.deadline()
-        try:
-            self.student.names(())
-        except StudentLost as loss:
-            how = self.line.ended(1)
-            raise GraderError(f"a student's process was lost before it ran anything: {how or loss.reason}") from None
-
-    def go_to(self, index):
-        """Let the process that there is run the cells up to this one; a new one will do so anyway."""
-        if self.student is not None:
-            for each in range(self.done, index):
-                if self.student is not None:
-                    self.run_cell(each)
-        self.done = index
-
-    def on_student(self, index):
-        """Run a cell there for the first time."""
-        self.attempt(index)
-        self.done = index + 1
-
-    def attempt(self, index):
-        try:
-            self.awake()
-        except StudentLost as loss:
-            self.note(index, "skipped", loss.reason)
-        else:
-            self.run_cell(index)
-
-    def note(self, index, state, error="", trace="", output=""):
-        """Remember how a cell ran; not what it says later on, in a process that hidden tests have asked."""
-        step = self.job.steps[index]
-        if step.kind in (ANSWER, OWN) and (self.first or index not in self.cells):
-            self.cells[index] = CellResult(step.name, step.kind, state, error, trace, output)
-
-    def run_cell(self, index):
-        step = self.job.steps[index]
-        if step.kind == TEST or index in self.condemned or not step.source.strip():
-            return
-        self.student.deadline = self.deadline()
-        fresh = self.fresh
-        try:
-            ran = self.student.cell(step.source, step.name or step.kind)
-            state, why, trace, output = "failed" if ran.error else "ran", ran.error or "", ran.trace or "", ran.output
-        except StudentError as error:
-            state, why, trace, output = "failed", f"{error.ename}: {error}", error.trace, ""
-        except StudentLost as loss:
-            (state, why), trace, output = self.lost(loss), "", ""
-        except BaseException as error:  # out of a function of a test, which the cell has kept and called
-            state, why, trace, output = "failed", said(error), "", ""
-        settled = fresh or state == "ran" or why.startswith("NotImplementedError") or self.spent()
-        if not settled:  # a test has been in this process before, whose fault it may be
-            self.lose()
-            self.once_more(index)
-            return
-        if self.student is None:
-            self.condemned.add(index)
-        self.note(index, state, why, trace, output[: self.limits.output])
-
-    def once_more(self, index):
-        """Run a cell again, from the beginning, in a new process."""
-        before, self.done = self.done, index
-        self.attempt(index)
-        self.done = before
-
-    # --- the trusted side ---
 
     def given(self, index):
         """Run a given cell here too; what it binds is the instructor's from then on."""
@@ -333,8 +207,8 @@ class _Run:
             with _quiet(), self.limited(index), self.trusted.as_main():
                 exec(code, self.trusted.names)
         except StudentLost as loss:
-            self.lost(loss)
-            self.condemned.add(index)
+            self.side.lost(loss)
+            self.side.condemned.add(index)
             self.halted[index] = True, loss.reason
         except (Exception, _TooSlow, SystemExit) as error:
             self.halted[index] = student is not None, said(error)
@@ -344,19 +218,19 @@ class _Run:
     def ready(self, index):
         """A student's process. If it is a new one, given cells that ask answers run again: they hold what was there."""
         while True:
-            student = self.awake()
-            if self.seen == self.processes:
+            student = self.side.awake()
+            if self.seen == self.side.number:
                 return student
-            self.seen = self.processes
+            self.seen = self.side.number
             for each in range(index):
                 step = self.job.steps[each]
-                if step.kind == GIVEN and each not in self.condemned and self.trusted.wanted(step):
+                if step.kind == GIVEN and each not in self.side.condemned and self.trusted.wanted(step):
                     self.given(each)
 
     def borrow(self, step, **how):
         """Lend a cell of the instructor's what it needs of the student's."""
-        self.student.deadline = self.deadline()
-        self.trusted.lend(step, self.student.values(self.trusted.wanted(step)), **how)
+        self.side.student.deadline = self.side.deadline()
+        self.trusted.lend(step, self.side.student.values(self.trusted.wanted(step)), **how)
 
     @contextlib.contextmanager
     def limited(self, index):
@@ -366,7 +240,7 @@ class _Run:
         """
         if index in self.stuck:
             raise _TooSlow
-        left = max(0.1, self.deadline() - time.monotonic() + AFTER_S)
+        left = max(0.1, self.side.deadline() - time.monotonic() + AFTER_S)
 
         def stop(number, frame):
             raise _TooSlow
@@ -396,10 +270,10 @@ class _Run:
             student.forget()
             student.output = ""
             self.borrow(step, copies=step.changes)
-            self.fresh = False
+            self.side.fresh = False
             student.calls.clear()
             student.may_change, student.echo, student.after = step.changes, True, self.rereading()
-            student.deadline = self.deadline()
+            student.deadline = self.side.deadline()
             names = self.trusted.names
             with _quiet(printed), self.limited(index), self.trusted.as_main():
                 exec(code, names)
@@ -411,7 +285,7 @@ class _Run:
             points = _partial(value, step.points)
         except StudentLost as loss:
             calls, output = self.asked_so_far()
-            state, message = self.lost(loss, veiled=step.hidden)
+            state, message = self.side.lost(loss, veiled=step.hidden)
             return self.verdict(step, state, 0.0, began, message, calls=calls, output=output)
         except _TooSlow:
             state, points, message = "timeout", 0.0, f"the test was not done after {self.limits.cell_s:g} seconds"
@@ -436,13 +310,13 @@ class _Run:
 
     def rereading(self):
         """What is done after each question: a student's function may have bound a global name anew."""
-        student, names = self.student, self.trusted.plainly_lent()
+        student, names = self.side.student, self.trusted.plainly_lent()
         return (lambda: self.trusted.refresh(student.values(names))) if names else None
 
     def asked_so_far(self):
-        if self.student is None:
+        if self.side.student is None:
             return (), ""
-        return tuple(self.student.calls[-KEPT_CALLS:]), self.student.output
+        return tuple(self.side.student.calls[-KEPT_CALLS:]), self.side.student.output
 
     def verdict(self, step, state, points, began, message="", mistake="", trace="", calls=(), output=""):
         return TestResult(
@@ -472,15 +346,15 @@ class _Run:
         failing = [name for name in step.needs if not _full(self.verdicts.get(name))]
         if failing:
             return self.verdict(step, "withheld", 0.0, began, f"first, {', '.join(failing)} must pass")
-        self.lose()
-        self.done = index
+        self.side.lose()
+        self.side.done = index
         try:
-            student = self.awake()
+            student = self.side.awake()
             student.output = ""
-            student.deadline = self.deadline()
+            student.deadline = self.side.deadline()
             ran = student.test(step.source, step.name)
         except StudentLost as loss:
-            state, message = self.lost(loss, veiled=step.hidden)
+            state, message = self.side.lost(loss, veiled=step.hidden)
             return self.verdict(step, state, 0.0, began, message)
         except StudentError as error:  # the agent that runs the test was tampered with
             return self.verdict(step, "failed", 0.0, began, said(error) if not step.hidden else NOT_PASSED)

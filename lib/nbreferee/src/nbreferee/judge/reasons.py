@@ -13,6 +13,7 @@ __all__ = ["NOT_PASSED", "UNANSWERED", "Reasons", "said"]
 
 NOT_PASSED = "the test did not pass"
 UNANSWERED = "nothing was written into the answer yet"
+FILES = "given files lie beside the notebook, or in a folder that readable names in nbreferee.toml"
 LINES = 64  # of an answer; in a longer one, the number of the line that raised in a hidden test could be the input
 SWALLOWED = "A context manager that swallows errors"  # so begins the note of `nbreferee.rpc.proxies`
 INSIDE = {"number": 2, "name": 0, "mark": 8}  # holes of a hidden sandboxed test, filled by the student's own process
@@ -63,6 +64,9 @@ class Reasons:
             return "broken", f"the test stopped with {type(error).__name__}: {text}", "", ""
         if words is not None and isinstance(error, Exception):
             return "failed", self.passing(words, error, step) or NOT_PASSED, "", ""
+        if isinstance(error, FileNotFoundError):
+            name = "" if step.hidden else f" {error.filename!r}"
+            return "invalid", f"the test finds no file{name}, which no answer has written here; {FILES}", "", ""
         if isinstance(error, MemoryError):
             return "invalid", "what the answer returned needs more memory than a test may take", "", ""
         if plain := unpacked(text):
@@ -76,10 +80,11 @@ class Reasons:
         if error.ename == "NotImplementedError":
             return "unanswered", UNANSWERED, "", ""
         state, text = "memory" if isinstance(error, MemoryError) else "failed", said(error, kind=False)
+        cure = f"; {FILES}" if error.ename == "FileNotFoundError" else ""
         if not step.hidden:
-            return state, f"your code raised {error.ename}{': ' + text if text else ''}", "", error.trace
+            return state, f"your code raised {error.ename}{': ' + text if text else ''}{cure}", "", error.trace
         kind = error.ename if hasattr(builtins, error.ename) else "an error of its own"
-        return state, f"your code raised {kind}", "", self.own_line(error.trace, answers)
+        return state, f"your code raised {kind}{cure}", "", self.own_line(error.trace, answers)
 
     def assertion(self, error, step, words):
         """(message, known mistake) of an assertion that failed."""
@@ -141,7 +146,8 @@ class Reasons:
             return "failed", f"{name} is not defined: the given cell that defines it stopped with {stopped[0][1]}"
         if stopped or (not above and self.halted):
             why = (stopped or list(self.halted.values()))[0][1]
-            return "broken", f"the test needs {name}, and a given cell stopped on the trusted side with {why}"
+            cure = f"; {FILES}" if why.startswith("FileNotFoundError") else ""
+            return "broken", f"the test needs {name}, and a given cell stopped on the trusted side with {why}{cure}"
         if any(other.kind == TEST for other in above):
             return "failed", f"{name} is not defined: the test above that defines it did not come so far"
         cure = "list it under asks in the answer's metadata"

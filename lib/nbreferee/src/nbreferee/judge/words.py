@@ -7,10 +7,15 @@ itself, ``ACTUAL: … DESIRED: …``, holds the values that a hidden test hides.
 Of an author's own message the holes remain, ``f"{name} has shape {got.shape}"``: the answer decides what stands in
 them. In a hidden test the literal parts pass, and in the holes a few short numbers and known names.
 
-Limits. A message of a hidden test can carry as much as six numbers of three digits, four known names, and the choice
-among the author's own messages can: some tens of bits a test, of which the answer decides, so that a determined
-student learns a few digits of a hidden input in each round of grading. So can the kind of an error that an answer
-raises, the line that raised it, the time it took, and the state of the verdict. Nothing longer comes out.
+A shape is shown whole if it has no more axes than the shape that the same message expects, and in fixed words if it
+has more; the expected one is the author's.
+
+Limits. A message of a hidden test has room for six numbers of three digits (some 20 bits each), four known names (8)
+and 40 marks (4): up to about 350 bits, of which the answer decides where it returns a text that the message prints, and
+some 20 for each number otherwise. So a determined student learns a few digits of a hidden input in each round of
+grading. The choice among the author's own messages tells something, too, and so do the kind of an error that an answer
+raises, the line that raised it, the time it took, the dtype and shape of what it returned, and the verdict's state.
+Nothing longer comes out.
 """
 
 import ast
@@ -33,10 +38,15 @@ OURS = str(Path(__file__).parents[1])
 INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 NUMBER = r"[-+]?\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?"
 TOKEN = re.compile(
-    rf"(?P<many>[\[(]\s*(?:{NUMBER}\s*,?\s*){{5,}}[\])]?)|(?P<number>{NUMBER})|(?P<name>[^\W\d]\w*(?:\.\w+)*)"
+    rf"(?P<many>[\[(]\s*(?:{NUMBER}(?:\s*,\s*|\s+)){{4,}}{NUMBER}\s*,?\s*[\])]?)|(?P<number>{NUMBER})|(?P<name>[^\W\d]\w*(?:\.\w+)*)"
     r"|(?P<space>\s)\s*|(?P<mark>[][(){},.:;=<>'\"-])|(?P<other>.)",
     re.DOTALL,
 )
+AXES = 8  # of a shape that an author may expect
+SHAPE = re.compile(r"(?:torch\.Size\()?(?:\(\)|\[\]|[\[(]\s*\d+(?:\s*,\s*\d+)*\s*,?\s*[\])])(?:(?<=\])\))?")
+EXPECTED = re.compile(r"\b(?:expected|should|must|wanted|instead of)\b")
+BEFORE = re.compile(r"\b(?:expected|(?:should|must) (?:be|have)|wanted|instead of)(?: (?:a |the )?shape)?[ :]*\Z")
+DEEPER = "(more axes than expected)"
 KNOWN = frozenset(dir(builtins)) | {
     *"array ndarray tensor Tensor dtype shape float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8".split(),
     *"complex64 complex128 nan inf DID NOT RAISE LinAlgError DataFrame Series Index".split(),
@@ -140,18 +150,39 @@ def veiled(text: str, sources, room: dict = ROOM) -> str:
     >>> code = 'assert ok, f"{name} has shape {got.shape}; expected {want}, {got}"'
     >>> veiled("W has shape (7, 3, 5, 1, 9, 2, 6, 4); expected 0.73519264, kestrel", (code,))
     '… has shape …; expected 0.735, …'
+    >>> veiled("W has shape (128, 64); expected (64, 128)", (code,))
+    '… has shape (128, 64); expected (64, 128)'
+    >>> veiled("W has shape (7, 3, 5); expected (64, 128)", (code,))
+    '… has shape (more axes than expected); expected (64, 128)'
     """
     texts, names = set(), set(KNOWN)
     for source in sources:
         more, others = _vocabulary(source)
         texts |= more
         names |= others
-    room = dict(room)
+    spans = sorted(_literals(text, texts))
+    expected = _expected(text, spans) if room is ROOM else None  # in another process the answer could write it
+    sizes, room = (_axes(expected[0]) if expected else None), dict(room)
+    if expected:
+        spans = sorted([*spans, expected.span()])
     out, at = [], 0
-    for start, end in sorted(_literals(text, texts)):
-        out += [bounded(text[at:start], names, room), text[start:end]]
+    for start, end in spans:
+        out += [bounded(text[at:start], names, room, sizes), text[start:end]]
         at = end
-    return _joined([*out, bounded(text[at:], names, room)])
+    return _joined([*out, bounded(text[at:], names, room, sizes)])
+
+
+def _expected(text, spans):
+    """The shape that stands where the author says what is expected; None if that is not plain."""
+    if len(EXPECTED.findall(text)) != 1:  # an answer's own text may say it, too
+        return None
+    ends = [end for start, end in spans if BEFORE.search(text[start:end])]
+    found = SHAPE.match(text, ends[0]) if ends else None
+    return found if found and len(_axes(found[0])) <= AXES else None
+
+
+def _axes(shape):
+    return re.findall(r"\d+", shape)
 
 
 def _literals(text, texts):
@@ -175,8 +206,16 @@ def _whole(text):
     return re.compile(before + re.escape(text) + after)
 
 
-def bounded(text: str, names=KNOWN, room: dict | None = None) -> str:
+def bounded(text: str, names=KNOWN, room: dict | None = None, sizes=None) -> str:
     """What an answer may have put into a message: short numbers and known names, as long as there is room.
+
+    Parameters
+    ----------
+    text : what stands in a hole.
+    names : those that are known.
+    room : how many numbers, names and marks it may show; what it shows is taken off.
+    sizes : of the shape that the message expects, as texts: a shape is shown if it has no more axes. None: it expects
+        none.
 
     Examples
     --------
@@ -184,8 +223,12 @@ def bounded(text: str, names=KNOWN, room: dict | None = None) -> str:
     '0.735 … 12 … float64'
     """
     room = dict(ROOM) if room is None else room  # that of a whole message is used up hole by hole
-    out = []
-    for match in TOKEN.finditer(text):
+    out, at = [], 0
+    if sizes is not None:
+        for shape in SHAPE.finditer(text):
+            out += [bounded(text[at : shape.start()], names, room), _shown(shape[0], room, sizes)]
+            at = shape.end()
+    for match in TOKEN.finditer(text, at):
         kind, token = match.lastgroup, match[0]
         known = kind in ("number", "mark") or (kind == "name" and names.issuperset(token.split(".")))
         if kind == "space":
@@ -196,6 +239,17 @@ def bounded(text: str, names=KNOWN, room: dict | None = None) -> str:
         else:
             out.append("…")
     return _joined(out)
+
+
+def _shown(shape, room, sizes):
+    """A shape, or in fixed words that it has more axes than were expected; a long axis as a number is shown."""
+    n = len(_axes(shape))
+    if n > len(sizes):
+        return DEEPER
+    if n > room["number"]:
+        return "…"
+    room["number"] -= n
+    return re.sub(r"\d+", lambda axis: axis[0] if axis[0] in sizes else _short(axis[0]), shape)
 
 
 def _short(number):

@@ -193,8 +193,8 @@ def _verdict(cell, test, name):
     outputs, passed = _stream(test.output), test.state == "passed"
     if test.points > 0 if not passed else test.points != worth:
         data = NotebookNode({"text/plain": repr(float(test.points))})
-        shown = {"output_type": "execute_result", "data": data, "metadata": NotebookNode(), "execution_count": None}
-        outputs.append(NotebookNode(shown))
+        partial = {"output_type": "execute_result", "data": data, "metadata": NotebookNode(), "execution_count": None}
+        outputs.append(NotebookNode(partial))
     if not passed:
         message = test.message or TEST_STATES[test.state]
         if test.mistake and test.mistake not in message:

@@ -12,8 +12,8 @@ import jinja2
 
 from ..judge.results import ResultError
 from .outline import outline_of, squeeze
-from .text import capped, code, number, points, visible, written
-from .veil import answered, veiled
+from .text import capped, code, finite, points, visible, written
+from .veil import answered, veiled_call
 
 __all__ = ["feedback", "refused", "visible"]
 
@@ -160,7 +160,7 @@ class _Page:
 
     def render(self, title):
         exercises = [self.exercise(exercise) for exercise in self.outline.exercises]
-        sentence, late = self.extra.get("late_sentence"), number(self.extra.get("late_penalty")) or 0.0
+        sentence, late = self.extra.get("late_sentence"), finite(self.extra.get("late_penalty")) or 0.0
         score = math.fsum(part["points"] for row in exercises for part in row["parts"])
         worth = math.fsum(part["worth"] for row in exercises for part in row["parts"])
         waiting = math.fsum(part["worth"] for row in exercises for part in row["parts"] if part["waits"])
@@ -222,7 +222,7 @@ class _Page:
     def part(self, part, solved):
         person = self.extra.get(part.name)
         person = person if isinstance(person, dict) else {}
-        score, comment = number(person.get("score")), person.get("comment")
+        score, comment = finite(person.get("score")), person.get("comment")
         row = {
             "kind": part.kind,
             "number": part.number,
@@ -244,16 +244,16 @@ class _Page:
         empty = text is None or left or not text.strip()
         waits = bool(part.worth) and score is None and not (empty and part.kind != "task")
         limit = self.caps.written if part.kind == "written" else self.caps.answer
-        shown = "" if empty or part.kind == "task" else visible(text[:limit]) if limit else ""
+        html = "" if empty or part.kind == "task" else visible(text[:limit]) if limit else ""
         if part.kind == "written":
-            shown = written(shown) if shown else ""
+            html = written(html) if html else ""
         else:
-            shown = code(shown)
+            html = code(html)
         return {
             "state": "unanswered" if empty and part.kind != "task" else "",
             "missing": text is None,
             "waits": waits,
-            "shown": shown,
+            "shown": html,
             "cut": 0 if empty or part.kind == "task" else max(len(text) - limit, 0),
             "before": [self.own(own) for own in self.answers.own if own.place == part.name and own.before][-3:],
             "ran": self.cell(self.runs.get(("answer", part.name), [None])[-1]),
@@ -315,7 +315,7 @@ class _Page:
         for call in test.calls[-caps.calls :] if caps.calls else ():
             what, came = call.what, call.came
             if part.hidden:
-                what, came = veiled(what), answered(came, what)
+                what, came = veiled_call(what), answered(came, what)
             what, came = self.clean(what, caps.short), self.clean(came, caps.short)
             row["calls"].append({"what": what, "came": came})
         return row

@@ -25,7 +25,7 @@ from ..intake.answers import CODE_STUB, TEXT_STUB
 from ..intake.notebook import shown
 from .tables import write
 
-__all__ = ["OWN", "Pair", "Report", "Thresholds", "compare", "from_answers", "given", "page", "table"]
+__all__ = ["OWN", "Pair", "Report", "Thresholds", "compare", "from_answers", "handed_out", "page", "table"]
 
 OWN = "own cells"
 FIXED = {*dir(builtins), *keyword.kwlist} - {"_"}  # names that a student does not choose
@@ -137,7 +137,7 @@ def from_answers(submissions: Mapping) -> dict:
     return out
 
 
-def given(template) -> list[str]:
+def handed_out(template) -> list[str]:
     """What everyone was handed, and the instructor's solutions: texts for `compare` to take away.
 
     Parameters
@@ -202,7 +202,7 @@ def compare(texts: Mapping, boilerplate=(), thresholds: Thresholds | None = None
     Parameters
     ----------
     texts : {exercise: {student: text}}.
-    boilerplate : texts that everyone had; see `given`.
+    boilerplate : texts that everyone had; see `handed_out`.
     thresholds : how to compare.
 
     Returns

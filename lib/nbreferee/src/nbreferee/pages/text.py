@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-__all__ = ["capped", "code", "number", "points", "visible", "written"]
+__all__ = ["capped", "code", "finite", "points", "visible", "written"]
 
 ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)?)")
 UNSEEN = re.compile(
@@ -43,7 +43,7 @@ def capped(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit] + " […]"
 
 
-def number(value) -> float | None:
+def finite(value) -> float | None:
     """A finite number, or None."""
     usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if usable else None

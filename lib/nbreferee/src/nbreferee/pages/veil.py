@@ -7,7 +7,7 @@ another one. The kind of an error, the number of values and their dtypes are sho
 import builtins
 import re
 
-__all__ = ["answered", "veiled"]
+__all__ = ["answered", "veiled_call"]
 
 AXES = 4  # of a shape that is shown
 
@@ -24,7 +24,7 @@ CALLED = re.compile(
 )
 
 
-def veiled(text: str) -> str:
+def veiled_call(text: str) -> str:
     """A call of a hidden test, or what came back, without values: names and shapes stay, the rest becomes an ellipsis.
 
     Parameters
@@ -33,15 +33,15 @@ def veiled(text: str) -> str:
 
     Examples
     --------
-    >>> veiled("attend(array (2, 3) float64: [[1, 2, 3], [4, 5, 6]], 0.25, mask=None)")
+    >>> veiled_call("attend(array (2, 3) float64: [[1, 2, 3], [4, 5, 6]], 0.25, mask=None)")
     'attend(array (2, 3) float64, …, mask=…)'
-    >>> veiled("array([[0.5, 0.5]])")
+    >>> veiled_call("array([[0.5, 0.5]])")
     'array(…)'
-    >>> veiled("ValueError: the key is 42")
+    >>> veiled_call("ValueError: the key is 42")
     'ValueError'
-    >>> veiled("TheKeyIs42Error")
+    >>> veiled_call("TheKeyIs42Error")
     'an error'
-    >>> veiled("7")
+    >>> veiled_call("7")
     '…'
     """
     text = text.strip()
@@ -93,7 +93,7 @@ NUMBERS = re.compile(r"\((?:\d+,(?: ?\d+,)*(?: ?\d+)?)?\)|\[\d+(?:, ?\d+)*\]")
 
 
 def answered(came: str, what: str) -> str:
-    """What came back, `veiled`, and without shapes that are not made of the numbers of the arguments' shapes.
+    """What came back, `veiled_call`, and without shapes that are not made of the numbers of the arguments' shapes.
 
     Parameters
     ----------
@@ -107,10 +107,10 @@ def answered(came: str, what: str) -> str:
     >>> answered("array (7351, 926) float64", "f(array (2, 3) float64)")
     'array of another shape float64'
     """
-    known = {"0", "1", *(n for shape in NUMBERS.findall(veiled(what)) for n in re.findall(r"\d+", shape))}
+    known = {"0", "1", *(n for shape in NUMBERS.findall(veiled_call(what)) for n in re.findall(r"\d+", shape))}
 
     def kept(shape):
         axes = re.findall(r"\d+", shape[0])
         return shape[0] if len(axes) <= AXES and known.issuperset(axes) else "of another shape"
 
-    return NUMBERS.sub(kept, veiled(came))
+    return NUMBERS.sub(kept, veiled_call(came))

@@ -1,11 +1,11 @@
 """Values as bytes and back, for two processes of which one must not trust the other.
 
-Only the exact types of the table cross as values. Everything else, instances of subclasses included, stays where it is:
-its owner keeps it in a `Registry`, and the other side gets a `Remote`, a number and a type's name without behaviour. A
-reader imports nothing, calls no code of the sender, and builds no type that the table does not list.
+Only the exact types of the table cross. Everything else, instances of subclasses included, is refused: it stays where
+it is, its owner keeps it in a `Registry`, and what crosses is its number, see `nbreferee.rpc.nodes`. A reader imports
+nothing, calls no code of the sender, and builds no type that the table does not list.
 
 A message is the two bytes ``R1`` and one value; a value is one letter and what the table says. Counts and lengths are
-unsigned, 4 bytes, big-endian; *n* stands for one of them. The numbers of handles have 8 bytes.
+unsigned, 4 bytes, big-endian; *n* stands for one of them.
 
 ======  =================================================================================================
 letter  what follows
@@ -25,8 +25,6 @@ u y     n, then n bytes: a ``numpy.str_`` (as s), a ``numpy.bytes_``
 n       2 bytes of dtype, then the bytes of one element: a NumPy scalar
 a       dtype, order (``C``, or ``F`` where the array is not C-contiguous too), dimensions, elements: an ndarray
 x       a letter of dtype, flags (1: requires_grad, 2: Parameter), dimensions, elements in C order: a torch tensor
-h       8 bytes of number, n, n bytes of name: an object that the *sender* keeps; it is read as a `Remote`
-r       8 bytes of number: an object that the *reader* keeps, looked up in its registry
 ======  =================================================================================================
 
 A dtype is ``<``, ``>`` or ``|`` and the character of the C type, which tells ``long`` from ``long long``; for ``S`` and
@@ -50,15 +48,13 @@ import numpy as np
 
 from ..errors import NbrefereeError
 
-__all__ = ["Bounds", "CodecError", "Handle", "Registry", "Remote", "crowded", "decode", "encode", "kind_name"]
+__all__ = ["Bounds", "CodecError", "Handle", "Registry", "crowded", "decode", "encode", "kind_name"]
 
 _MAGIC = b"R1"
-_KIND = re.compile(r"[A-Za-z0-9_.?]{1,80}")
 _DIMENSIONS = 64  # as many as NumPy allows
 _SAME_HASH = 64  # so many keys with one hash are taken; more would make a dict quadratic
 
 _length = struct.Struct(">I")
-_number = struct.Struct(">Q")
 _float = struct.Struct("<d")
 _complex = struct.Struct("<dd")
 
@@ -143,18 +139,6 @@ _USUAL = Bounds()
 @dataclass(frozen=True, slots=True)
 class Handle:
     """What the owner of an object sends in its place: the name of the object's type, cleaned, and its number."""
-
-    kind: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Remote:
-    """An object that the other process keeps: its number there and the name of its type. It does nothing.
-
-    The name is what the other side says; it has 1 to 80 ASCII letters, digits, ``_``, ``.`` and ``?``. Two remotes with
-    one number stand for one object.
-    """
 
     kind: str
     number: int
@@ -269,11 +253,10 @@ def _torch():
 
 
 class _Writer:
-    def __init__(self, registry, bounds):
-        self.registry, self.bounds = registry, bounds
+    def __init__(self, bounds):
+        self.bounds = bounds
         self.parts, self.size, self.items = [], 0, bounds.items
         self.path = set()  # ids of the containers around the value that is being written
-        self.new = []  # numbers that this message gave out
 
     def refuse(self, value, why):
         raise CodecError(f"cannot send a value of type {kind_name(value)}: {why}")
@@ -338,12 +321,8 @@ class _Writer:
             self.refuse(value, "only plain hashable values are sent as keys and members; convert it, e.g. to a str")
         elif kind is slice:
             self.container(value, b":", (value.start, value.stop, value.step), None, False)
-        elif kind is Remote:
-            if type(value.number) is not int or not 0 < value.number < 2**64:
-                self.refuse(value, "its number is none that a registry gives")
-            self.put(value, b"r", _number.pack(value.number))
         elif not (self.array(value) if kind is np.ndarray else self.tensor(value)):
-            self.handle(value)
+            self.refuse(value, "it is not a plain value")
 
     def container(self, value, tag, inside, n, key, keys=False):
         if id(value) in self.path:
@@ -401,24 +380,8 @@ class _Writer:
         self.put(value, b"x", letter.encode(), flags, dimensions, data)
         return True
 
-    def handle(self, value):
-        if self.registry is None:
-            self.refuse(value, "it is not a plain value, and there is no registry to keep it")
-        if type(value) is Handle:
-            handle = Handle(kind_name(self.registry.get(value.number)), value.number)
-        else:
-            before = len(self.registry)
-            try:
-                handle = self.registry.keep(value)
-            except CodecError as error:
-                self.refuse(value, error)
-            if len(self.registry) > before:
-                self.new.append(handle.number)
-        name = handle.kind.encode()
-        self.put(value, b"h", _number.pack(handle.number), _length.pack(len(name)), name)
 
-
-def encode(value: object, registry: Registry | None = None, bounds: Bounds = _USUAL) -> bytes:
+def encode(value: object, bounds: Bounds = _USUAL) -> bytes:
     """Write a value as a message.
 
     An object that two places of the value share is sent twice. An array or a tensor is sent as its elements: views,
@@ -427,7 +390,6 @@ def encode(value: object, registry: Registry | None = None, bounds: Bounds = _US
     Parameters
     ----------
     value : what to send.
-    registry : keeps what is not a plain value; without one such a value is an error.
     bounds : what it may hold.
 
     Returns
@@ -436,7 +398,7 @@ def encode(value: object, registry: Registry | None = None, bounds: Bounds = _US
 
     Raises
     ------
-    CodecError : what cannot be sent, and why. The registry is then as before.
+    CodecError : what cannot be sent, and why.
 
     Examples
     --------
@@ -447,17 +409,13 @@ def encode(value: object, registry: Registry | None = None, bounds: Bounds = _US
     ...
     nbreferee.rpc.codec.CodecError: cannot send a value of type int: it has more than 4300 digits
     """
-    writer = _Writer(registry, bounds)
+    writer = _Writer(bounds)
     try:
         writer.put(value, _MAGIC)
         writer.write(value)
         return b"".join(writer.parts)
-    except BaseException as error:
-        for number in writer.new:
-            registry.drop(number)
-        if isinstance(error, RecursionError | MemoryError):
-            raise CodecError(f"cannot send a value of type {kind_name(value)}: {_exhausted(error)}") from None
-        raise
+    except (RecursionError, MemoryError) as error:
+        raise CodecError(f"cannot send a value of type {kind_name(value)}: {_exhausted(error)}") from None
 
 
 def _exhausted(error):
@@ -465,8 +423,8 @@ def _exhausted(error):
 
 
 class _Reader:
-    def __init__(self, data, registry, bounds):
-        self.data, self.view, self.registry, self.bounds = data, memoryview(data), registry, bounds
+    def __init__(self, data, bounds):
+        self.data, self.view, self.bounds = data, memoryview(data), bounds
         self.at, self.size, self.items = 0, len(data), bounds.items
 
     def fail(self, at, why):
@@ -496,7 +454,7 @@ class _Reader:
         if self.items < 0:
             self.fail(at, f"more than {self.bounds.items} values")
         tag = self.take(1)
-        if key and tag in b"lSd:axhr":
+        if key and tag in b"lSd:ax":
             self.fail(at, "this type can be no key and no member of a set")
         reader = _READERS.get(tag)
         if reader is None:
@@ -623,20 +581,6 @@ class _Reader:
             return torch.nn.Parameter(value, requires_grad=bool(flags & 1))
         return value.requires_grad_(bool(flags & 1))
 
-    def remote(self, at, depth, key):
-        number = _number.unpack(self.take(8))[0]
-        name = self.take(self.length()).decode("latin-1")
-        if not number or not _KIND.fullmatch(name):
-            self.fail(at, "a handle without number, or with a name that is not clean")
-        return Remote(name, number)
-
-    def own(self, at, depth, key):
-        number = _number.unpack(self.take(8))[0]
-        try:
-            return self.registry.get(number)
-        except (AttributeError, CodecError):
-            self.fail(at, "it names an object that is not kept here")
-
 
 _READERS = {
     b"N": lambda r, at, depth, key: None,
@@ -659,12 +603,10 @@ _READERS = {
     b"n": _Reader.scalar,
     b"a": _Reader.array,
     b"x": _Reader.tensor,
-    b"h": _Reader.remote,
-    b"r": _Reader.own,
 }
 
 
-def decode(data: bytes, registry: Registry | None = None, bounds: Bounds = _USUAL) -> object:
+def decode(data: bytes, bounds: Bounds = _USUAL) -> object:
     """Read a message back into a value.
 
     A str may hold lone surrogates, which most files and databases refuse: before it is written anywhere, encode it with
@@ -673,7 +615,6 @@ def decode(data: bytes, registry: Registry | None = None, bounds: Bounds = _USUA
     Parameters
     ----------
     data : the message, from anywhere.
-    registry : the objects of this side that the message may name; without one it may name none.
     bounds : what it may hold.
 
     Returns
@@ -688,8 +629,6 @@ def decode(data: bytes, registry: Registry | None = None, bounds: Bounds = _USUA
     --------
     >>> decode(encode({"mean": 0.5, "shape": (2, 3)}))
     {'mean': 0.5, 'shape': (2, 3)}
-    >>> decode(encode(print, Registry()))
-    Remote(kind='builtin_function_or_method', number=1)
     >>> decode(b"R1l\\xff\\xff\\xff\\xff")
     Traceback (most recent call last):
     ...
@@ -697,7 +636,7 @@ def decode(data: bytes, registry: Registry | None = None, bounds: Bounds = _USUA
     """  # noqa: E501
     if len(data) > bounds.bytes:
         raise CodecError(f"malformed at byte {bounds.bytes}: the message is longer than {bounds.bytes} bytes")
-    reader = _Reader(bytes(data), registry, bounds)
+    reader = _Reader(bytes(data), bounds)
     try:
         if reader.take(len(_MAGIC)) != _MAGIC:
             reader.fail(0, "a message begins with R1")

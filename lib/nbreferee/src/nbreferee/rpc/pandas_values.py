@@ -37,6 +37,8 @@ _FREQ = 40  # letters of a frequency's name
 class Values(Plugin):
     """What pandas holds."""
 
+    kinds = property(lambda self: tuple(_TELL))
+
     def node(self, packer, value):
         if value is pd.NaT or value is pd.NA:
             return ("n", "pandas", "NaT" if value is pd.NaT else "NA")

@@ -55,10 +55,11 @@ class Plugin:
     Attributes
     ----------
     letter : of values that are followed: both sides keep such a one equal, as they do an array.
+    kinds : classes of the library whose objects cross as values.
     verbs : questions that the library needs: {verb: the method that answers it}.
     """
 
-    letter = ""
+    letter, kinds = "", ()
 
     def __init__(self, exchange):
         self.here, self.verbs = exchange, {}

@@ -1,14 +1,32 @@
 """Objects that stay in the student's process, as tests see them: they do nothing but ask.
 
 A question whose answer would be a verdict is refused: an object that said of itself that it is equal, near or true
-would be believed. What a test concludes from is a plain value on its own side.
+would be believed. What a test concludes from is a plain value on its own side. An object's class is such a verdict,
+too, see `is_instance`.
 """
+
+import numbers
+import types
+import typing
+from collections.abc import Callable
+from datetime import date, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
 
 from .plugins import CannotSend
 from .raised import MESSAGE, bases, name_of
 
-__all__ = ["CallableProxy", "Proxy", "number_of", "refuse_verdict"]
+__all__ = ["CallableProxy", "Proxy", "is_instance", "is_subclass", "number_of", "refuse_verdict"]
 
+_VALUES = int, float, complex, str, bytes, list, tuple, set, frozenset, dict, slice, range, type(None), type(...)
+_VALUES += np.ndarray, np.generic, np.dtype, numbers.Number, Decimal, Fraction, date, time, timedelta
+
+PLAIN = (
+    "the tests judge plain values: numbers, strings, lists, arrays, tensors, frames; test what its methods return, or "
+    "what a given function that is listed under asks makes of it, or run this test sandboxed"
+)
 _ASKED = frozenset(
     {"__name__", "__qualname__", "__module__", "__doc__"}
 )  # of the names that begin with two underscores
@@ -16,21 +34,83 @@ _ASKED = frozenset(
 
 def _refusal(proxy, *_):
     kind = object.__getattribute__(proxy, "_nb_kind")
-    student = object.__getattribute__(proxy, "_nb_student")
-    text = f"the answer returned an object of type {kind}; "
-    text += student.cure(kind) or "the tests judge plain values: numbers, strings, lists, arrays, tensors, frames"
-    student.refused = text
-    raise TypeError(text)
+    cure = object.__getattribute__(proxy, "_nb_student").cure(kind)
+    cure = cure or PLAIN
+    _deny(proxy, f"the answer returned an object of type {kind}; {cure}")
 
 
-def refuse_verdict(proxy, found):
-    """Refuse a truth value that a method of an object gave: see `nbreferee.rpc.student.Student.classes`."""
-    if not _truth(found):
-        return
-    text = f"the test takes {object.__getattribute__(proxy, '_nb_label')}(…) for a verdict, but the object that gives "
-    text += "it is the answer's; let the answer return plain values and compare them here, or run this test sandboxed"
+def _deny(proxy, text):
     object.__getattribute__(proxy, "_nb_student").refused = text
     raise TypeError(text)
+
+
+def refuse_verdict(asked, proxy, found):
+    """Refuse a truth value that an object gave of itself when it was asked: see `nbreferee.rpc.student.Student`."""
+    if not _truth(found):
+        return
+    text = f"the test takes {asked} for a verdict, but the object that gives it is "
+    text += "the answer's; let the answer return plain values and compare them here, or run this test sandboxed"
+    _deny(proxy, text)
+
+
+def is_instance(value, kinds) -> bool:
+    """`isinstance` as tests call it: what an object of the answer's says of its class is not believed.
+
+    Without asking it is known that a proxy is no number, list, array or frame, which would have come as a value.
+
+    Parameters
+    ----------
+    value, kinds : as for `isinstance`.
+
+    Raises
+    ------
+    TypeError : only the student's process knows.
+    """
+    several = _each(kinds)
+    theirs = _first_proxy(several)
+    if theirs is None:
+        known = isinstance(value, kinds)
+        if known or not isinstance(value, Proxy) or all(_would_cross(value, kind) for kind in several):
+            return known
+    _refuse_class(value if theirs is None else theirs, several)
+
+
+def is_subclass(kind, kinds) -> bool:
+    """`issubclass` as tests call it, in the same way."""
+    several = _each(kinds)
+    theirs = _first_proxy([kind, *several])
+    return issubclass(kind, kinds) if theirs is None else _refuse_class(theirs, several)
+
+
+def _each(kinds):
+    """The classes that a tuple or a union consists of."""
+    if typing.get_origin(kinds) in (typing.Union, types.UnionType):
+        kinds = typing.get_args(kinds)
+    return [each for kind in kinds for each in _each(kind)] if isinstance(kinds, tuple) else [kinds]
+
+
+def _first_proxy(values):
+    return next((value for value in values if isinstance(value, Proxy)), None)
+
+
+def _would_cross(proxy, kind):
+    """Whether an object of this class would have come as a value, or as one that can be called."""
+    if kind in (Callable, typing.Callable):
+        return True
+    student, told = (object.__getattribute__(proxy, f"_nb_{name}") for name in ("student", "kind"))
+    values = (*_VALUES, *(each for plugin in student.plugins for each in plugin.kinds))
+    if not isinstance(kind, type) or not issubclass(kind, values):
+        return False
+    if kind.__name__ == told.partition(".")[0] and student.cure(told):  # a frame of objects, a masked array
+        _refusal(proxy)
+    return True
+
+
+def _refuse_class(proxy, kinds):
+    names = [kind._nb_words() if isinstance(kind, Proxy) else getattr(kind, "__name__", str(kind)) for kind in kinds]
+    text = f"the test asks whether something of the answer's is of class {' or '.join(names)}, which only the answer's "
+    text += "process knows, and any object can claim; compare what it computes or holds, or run this test sandboxed"
+    _deny(proxy, text)
 
 
 def _truth(value):

@@ -173,7 +173,7 @@ def make() -> Shell:
     config.InteractiveShell.colors = "nocolor"
     config.InteractiveShell.enable_tip = False
     config.DisplayFormatter.active_types = ["text/plain"]
-    main, hook, shown = sys.modules["__main__"], sys.excepthook, sys.displayhook
+    main, hook, display = sys.modules["__main__"], sys.excepthook, sys.displayhook
     names = set(vars(builtins))
     try:
         shell = Shell(config=config)
@@ -183,6 +183,6 @@ def make() -> Shell:
         return shell
     finally:
         sys.modules["__main__"] = main
-        sys.excepthook, sys.displayhook = hook, shown
+        sys.excepthook, sys.displayhook = hook, display
         for name in set(vars(builtins)) - names:
             delattr(builtins, name)

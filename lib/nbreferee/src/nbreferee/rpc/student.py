@@ -63,8 +63,8 @@ class Student(Sharing, TrustedEnd):
         they have changed raises Meddled: a test that computes what it wants from an argument afterwards would compute
         it from the student's numbers.
     classes : names that the instructor's own solution binds to classes, or to instances of them; None: not known. A
-        truth value that a method gives counts only if the object is of one of them. Of any other object it would be a
-        verdict on itself, ``tidy(frame).equals(wanted)``, and is refused.
+        truth value that a method gives, or an attribute is, counts only if the object is of one of them. Of any other
+        object it would be a verdict on itself, ``tidy(frame).equals(wanted)``, and is refused.
 
     Examples
     --------
@@ -196,8 +196,8 @@ class Student(Sharing, TrustedEnd):
         inner = f"{label}.{args[0]}" if verb == "attribute" else f"{label}(…)" if verb == "call" else label
         try:
             found = self.ask(verb, (proxy, tuple(args), flat(kwargs or {})), inner)
-            if verb == "call" and origin == "method" and self.classes is not None:
-                refuse_verdict(proxy, found)
+            if self.classes is not None and _delegates(verb, origin):
+                refuse_verdict(f"{label}(…)" if verb == "call" else inner, proxy, found)
         except BaseException as error:
             if what:
                 self._note(what, f"{name_of(error)}: {error}")
@@ -256,6 +256,12 @@ class Student(Sharing, TrustedEnd):
         for plugin in self.plugins:
             cures |= plugin.cures()
         return cures.get(kind, "")
+
+
+def _delegates(verb, origin):
+    """Whether a truth value that comes of a question is a verdict: of a method, or of an attribute of what is no class
+    that was asked for, and no instance of one."""
+    return origin == "method" if verb == "call" else verb == "attribute" and origin not in ("class", "instance")
 
 
 def _of(found, origin):

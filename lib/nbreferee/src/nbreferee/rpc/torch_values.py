@@ -82,6 +82,7 @@ class Values(Plugin):
     """Tensors, and what of a history belongs to this side."""
 
     letter = "x"
+    kinds = torch.Tensor, torch.dtype, torch.device
 
     def __init__(self, exchange):
         super().__init__(exchange)

@@ -115,6 +115,12 @@ class TrustedEnd(Exchange):
         node = pickled(value)
         if node is not None:
             return node
+        if any(kind.__module__ == "sqlite3" for kind in type(value).__mro__):  # a connection can be called, too
+            raise CannotSend(
+                f"an SQLite {type(value).__name__.lower()} cannot be given to the answer, because it belongs to the "
+                "test's process; make it in a given cell and list its name under asks, give the path of its file, or "
+                "run this test sandboxed"
+            )
         if callable(value):
             return self._handle(packer, value, 1)
         raise CannotSend(

@@ -23,7 +23,7 @@ from collections import Counter
 from ..rpc.framing import Channel
 from . import syscalls
 from .namespaces import STARTED, close_others, ended, enter, lay_out, limit, say
-from .sandbox import GIVEN, HOME, Policy, SandboxError, given
+from .sandbox import GIVEN_AT, HOME, Policy, SandboxError, files_beside
 from .supervisor import Starter
 
 __all__ = ["main"]
@@ -38,8 +38,8 @@ def main(order: dict) -> None:
     """
     control = order["control"]
     try:
-        shown = {} if order["unsafe"] else {"readable": (), "beside": ""}  # behind the wall they lie elsewhere
-        policy = Policy(**order["policy"] | shown)
+        moved = {} if order["unsafe"] else {"readable": (), "beside": ""}  # behind the wall they lie elsewhere
+        policy = Policy(**order["policy"] | moved)
         if not order["unsafe"]:
             _become(order["user"])
         _raise_files()
@@ -125,8 +125,8 @@ class Forker:
 
     def __init__(self, control: int, tasks: dict, policy: Policy, unsafe: bool):
         self._control, self._tasks, self._policy, self._unsafe = control, tasks, policy, unsafe
-        self._modules = policy.beside if unsafe else GIVEN
-        self._files = given(self._modules)
+        self._modules = policy.beside if unsafe else GIVEN_AT
+        self._files = files_beside(self._modules)
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._children = set()

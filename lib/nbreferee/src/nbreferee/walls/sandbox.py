@@ -35,14 +35,14 @@ __all__ = [
     "SandboxError",
     "abilities",
     "bubblewrap",
-    "given",
+    "files_beside",
     "outer_wall",
     "visible_paths",
 ]
 
 BWRAP = "NBREFEREE_BWRAP"  # the variable that names the program bwrap; set to nothing, it hides every one there is
 SCRATCH, HOME, WORK = "/tmp", "/tmp/home", "/tmp/work"
-GIVEN = "/given"  # where the files of the assignment lie behind the outer wall
+GIVEN_AT = "/given"  # where the files of the assignment lie behind the outer wall
 HOST = "referee"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 SETTINGS = ("alternatives", "fonts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime")  # below /etc
@@ -94,7 +94,7 @@ class Policy:
             raise SandboxError(f"beside names {self.beside}; give the absolute path of a folder that exists")
 
 
-def given(folder: str) -> list[tuple[str, str]]:
+def files_beside(folder: str) -> list[tuple[str, str]]:
     """The files of an assignment that lie beside its notebooks: what nbgrader gives to students with them.
 
     Parameters
@@ -246,7 +246,7 @@ def outer_wall(paths, user: int | None, beside: str = "") -> list[str]:
     paths : what `visible_paths` returned.
     user : what `ordinary_user` returned. With a number the command begins as root with the right to mount /proc and to
         become that user, and must do so.
-    beside : the assignment's folder, whose files are shown below ``GIVEN``.
+    beside : the assignment's folder, whose files are shown below ``GIVEN_AT``.
 
     Raises
     ------
@@ -278,15 +278,15 @@ def outer_wall(paths, user: int | None, beside: str = "") -> list[str]:
         command += ["--perms", "0755", "--dir", folder]  # bubblewrap would make them 0700
     for path in paths:
         command += ["--ro-bind-try", path, path]
-    command += ["--perms", "0755", "--dir", GIVEN]
-    for name, path in given(beside):
+    command += ["--perms", "0755", "--dir", GIVEN_AT]
+    for name, path in files_beside(beside):
         if user is not None and not os.stat(path).st_mode & stat.S_IROTH:
             raise SandboxError(f"{name} is readable to its owner alone, and answers run as another user; chmod o+r it")
-    tops = sorted({name.split("/")[0] for name, _ in given(beside)})
+    tops = sorted({name.split("/")[0] for name, _ in files_beside(beside)})
     if len(tops) > 2000:  # bubblewrap takes 9,000 words
         raise SandboxError(f"{len(tops)} files lie beside the notebook, and 2,000 may; put them into a folder")
     for top in tops:
-        command += ["--ro-bind", f"{beside}/{top}", f"{GIVEN}/{top}"]
+        command += ["--ro-bind", f"{beside}/{top}", f"{GIVEN_AT}/{top}"]
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
 
 

@@ -21,7 +21,7 @@ from ..rpc.framing import Channel
 from .namespaces import STARTED
 from .sandbox import HOME, SCRATCH, Policy, SandboxError, abilities, ordinary_user, outer_wall, visible_paths
 
-__all__ = ["Line", "Starter", "Zygote", "ZygoteError"]
+__all__ = ["Forked", "Starter", "Zygote", "ZygoteError"]
 
 BOOT = """
 import json, sys
@@ -39,7 +39,7 @@ class ZygoteError(NbrefereeError, RuntimeError):
     """The zygote cannot be started, or has died; the text says what it said last."""
 
 
-class Line:
+class Forked:
     """One end of the line to a process that the zygote forked; the owner's.
 
     Parameters
@@ -167,7 +167,7 @@ class Starter:
         self._broken = None
         self._dying = set()  # killed, and perhaps not gone yet
 
-    def __call__(self, timeout_s: float = 10) -> Line:
+    def __call__(self, timeout_s: float = 10) -> Forked:
         """Start a process and wait until its walls are closed, and until those are gone that were killed before.
 
         Parameters
@@ -187,7 +187,7 @@ class Starter:
         if word[:1] != b"+":
             raise SandboxError(f"no process could be started: {os.strerror(word[1])}; run fewer at a time")
         channel, leash = (socket.socket(fileno=number) for number in numbers)
-        line = Line(Channel(channel), leash, self._dying)
+        line = Forked(Channel(channel), leash, self._dying)
         line.started(max(0.001, end - time.monotonic()))
         self._see_off()
         return line
@@ -374,7 +374,7 @@ class Zygote:
         """Whether the zygote runs."""
         return not self._closed and self._process is not None and self._process.poll() is None
 
-    def grader(self, timeout_s: float = 10) -> Line:
+    def grader(self, timeout_s: float = 10) -> Forked:
         """Start a grader's process.
 
         Parameters

@@ -39,7 +39,7 @@ def contents(folders: Iterable, files: Iterable = ()) -> str:
     Parameters
     ----------
     folders : with all files in them.
-    files : (name, path) of single ones; see `nbreferee.walls.sandbox.given`.
+    files : (name, path) of single ones; see `nbreferee.walls.sandbox.files_beside`.
 
     Raises
     ------

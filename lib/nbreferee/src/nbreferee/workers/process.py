@@ -10,9 +10,10 @@ import nbformat
 from nbformat import v4
 
 from ..intake.answers import Answers
-from ..judge.grader import GraderError, grade
+from ..judge.grader import grade
 from ..judge.job import plan
 from ..judge.results import CellResult, Result, TestResult
+from ..judge.student_side import GraderError
 from ..pages.autograded import autograded
 from ..pages.feedback import feedback
 from ..rpc.files import Shared
