@@ -202,7 +202,8 @@ def binary_recall(rng, count: int, d: int, *, flipped: float = 0.1, good: float 
     X = P.copy()
     for row in X:
         row[rng.choice(d, round(flipped * d), replace=False)] *= -1
-    return float(((settle(hebb(P), X) * P).mean(-1) >= good).mean())
+    W = np.rint(d * hebb(P))  # whole numbers: an input of 0 is 0 on every machine
+    return float(((settle(W, X) * P).mean(-1) >= good).mean())
 
 
 def keys_holding(P, share: float = 0.9):

@@ -3,12 +3,14 @@
 A layout has three methods. ``mask(n, m)`` writes the booleans down, ``part(rows, columns, n, m)`` a rectangle of them,
 and ``tiles(n, m, size)`` says of each square of ``size`` queries and keys whether nothing (0), some (1) or all (2) of
 it may be seen. A core asks for the tiles first, leaves out those with a 0, and needs the booleans of those with a 1
-alone. Layouts are combined by ``|`` (or) and ``&`` (and).
+alone. Layouts are combined by ``|`` (or) and ``&`` (and). ``python -m attnmath.layouts`` counts pairs and layers of the
+patterns of Chapter 7.
 
 The last query stands where the last key does: query i of n stands at position p = i + m - n among m keys, as in
 `attnmath.numpy.cores.windowed`. Plain NumPy, for both worlds; there is nothing to differentiate.
 """
 
+import argparse
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -746,3 +748,50 @@ def _square(masks):
     if not masks or len({mask.shape for mask in masks}) > 1:
         raise ValueError(f"masks have shapes {[mask.shape for mask in masks]}; give at least one, all of one size")
     return len(masks[0])
+
+
+def counted(n: int) -> list[tuple[str, float, int]]:
+    """Which part of the pairs each pattern of Chapter 7 keeps, and after how many layers all are connected.
+
+    Parameters
+    ----------
+    n : the number of tokens, >= 64.
+
+    Returns
+    -------
+    rows : for each pattern its name, the part of the n n pairs that may be seen, and the number of layers.
+
+    Raises
+    ------
+    ValueError
+        If n is no integer >= 64.
+
+    Examples
+    --------
+    >>> counted(128)[2]
+    ('bigbird(64, 1, 1, 3, 0)', 1.0, 1)
+    """
+    if not _require.integral(n) or n < 64:
+        raise ValueError(f"n is {n!r}; give at least 64 tokens")
+    width = 64
+    patterns = (window(width), longformer(width, 1), bigbird(width), strided(32), fixed(32), sinks(4, width))
+    masks = [(pattern.name, pattern.mask(n)) for pattern in patterns]
+    return [(name, round(float(mask.mean()), 4), layers_to_reach(mask)) for name, mask in masks]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m attnmath.layouts", description=counted.__doc__.partition("\n")[0])
+    parser.add_argument("--tokens", type=int, default=1024, help="the number of tokens, 64 or more")
+    n = parser.parse_args(arguments).tokens
+    try:
+        rows = counted(n)
+    except ValueError as error:
+        parser.error(str(error))
+    print(f"{f'{n} tokens':32} pairs  layers until all are connected")
+    for name, share, layers in rows:
+        print(f"{name:32}{share:6.1%}{layers:8}")
+
+
+if __name__ == "__main__":
+    main()

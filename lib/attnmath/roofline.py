@@ -4,6 +4,7 @@
 """
 
 import argparse
+import hashlib
 import json
 import tracemalloc
 from dataclasses import dataclass
@@ -156,8 +157,70 @@ def measured_machine(size: int = 768, repeats: int = 5) -> Machine:
     )
 
 
+def measured_rates(n: int = 4096, d: int = 512, k: int = 128, repeats: int = 2) -> dict[str, tuple[float, float]]:
+    """How fast this library's kernels run on this machine, float32: those of `kernels`, and two cores of Chapter 7.
+
+    Parameters
+    ----------
+    n, d, k : as in `kernels`.
+    repeats : the shortest time of so many counts.
+
+    Returns
+    -------
+    A dict from a name to (intensity, FLOP per second). The two more are linear attention, whose products take
+    4 n k k operations, and a window of tiles of 64 keys, of which each strip of 64 queries reads three.
+
+    Examples
+    --------
+    >>> len(measured_rates(n=64, d=8, k=4, repeats=1))
+    9
+    """
+    import attnmath.numpy as an
+    from attnmath.layouts import blocks
+
+    rng = np.random.default_rng(0)
+    X, W = (rng.standard_normal(shape).astype(np.float32) for shape in ((n, d), (d, d)))
+    up, down = (rng.standard_normal(shape).astype(np.float32) for shape in ((d, 4 * d), (4 * d, d)))
+    Q, K, V = rng.standard_normal((3, n, k)).astype(np.float32)
+    S, gain = rng.standard_normal((n, n), np.float32), np.ones(d, np.float32)
+    count = -(-n // 64)
+    near = abs(np.subtract.outer(np.arange(count), np.arange(count))) <= 1
+    costs = kernels(n, d, k, itemsize=4)
+    costs |= {
+        "linear attention": (4 * n * k * k, 16 * n * k),
+        "window of tiles": (4 * k * 64**2 * int(near.sum()), 8 * k * (n + 64 * int(near.sum()))),
+    }
+    calls = {
+        "projection": lambda: X @ W,
+        "feed-forward": lambda: np.maximum(X @ up, 0) @ down,
+        "layer norm": lambda: an.layer_norm(X, gain, gain),
+        "softmax of all scores": lambda: an.softmax(S),
+        "attention in three steps": lambda: an.attention(Q, K, V),
+        "attention in tiles": lambda: an.tiled_attention(Q, K, V),
+        "decoding one token": lambda: an.attention_fused(Q[:1], K, V),
+        "linear attention": lambda: an.linear_attention(Q, K, V),
+        "window of tiles": lambda: an.block_sparse_attention(Q, K, V, layout=blocks(near, 64), size=64),
+    }
+    return {
+        name: (intensity(*costs[name]), costs[name][0] / max(_seconds(call, repeats + 1), 1e-9))
+        for name, call in calls.items()
+    }
+
+
+def _bytes_of_torch(f) -> int:
+    """The most bytes that PyTorch holds at a time while f runs, beyond those from before; its profiler counts them."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
+        kept = f()
+    events = [e for e in trace.profiler.kineto_results.events() if e.name() == "[memory]"]
+    moved = np.cumsum([e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())])
+    del kept
+    return int(max(moved, default=0))
+
+
 def measure(lengths, k: int = 64, repeats: int = 3, longest_plain: int = 4096) -> list[dict]:
-    """Time and memory of causal attention in three forms, by length.
+    """Time and memory of causal attention in three forms of this library and in PyTorch's kernel, by length.
 
     Parameters
     ----------
@@ -168,13 +231,17 @@ def measure(lengths, k: int = 64, repeats: int = 3, longest_plain: int = 4096) -
 
     Returns
     -------
-    Rows ``{"form", "n", "seconds", "peak"}``, peak in bytes beside the inputs, as tracemalloc counts them.
+    Rows ``{"form", "n", "seconds", "peak"}``, peak in bytes beside the inputs, as tracemalloc counts them, and for the
+    kernel as PyTorch's profiler does.
 
     Examples
     --------
     >>> [row["form"] for row in measure([16], repeats=1)]
-    ['plain', 'fused', 'tiled']
+    ['plain', 'fused', 'tiled', 'kernel']
     """
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
     import attnmath.numpy as an
     from attnmath.layouts import causal
 
@@ -185,17 +252,31 @@ def measure(lengths, k: int = 64, repeats: int = 3, longest_plain: int = 4096) -
             "plain": lambda Q=Q, K=K, V=V, n=n: an.attention(Q, K, V, an.causal_mask(n)),
             "fused": lambda Q=Q, K=K, V=V, n=n: an.attention_fused(Q, K, V, an.causal_mask(n)),
             "tiled": partial(an.tiled_attention, Q, K, V, causal()),
+            "kernel": partial(
+                scaled_dot_product_attention, *(torch.from_numpy(X)[None, None] for X in (Q, K, V)), is_causal=True
+            ),
         }
         for form, f in forms.items():
             if form == "plain" and n > longest_plain:
                 continue
             seconds = _seconds(f, repeats)
-            tracemalloc.start()
-            f()
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
+            peak = _bytes_of_torch(f) if form == "kernel" else _bytes_of_numpy(f)
             rows.append({"form": form, "n": n, "seconds": round(seconds, 6), "peak": peak})
     return rows
+
+
+def _bytes_of_numpy(f) -> int:
+    """The most bytes that Python and NumPy hold at a time while f runs."""
+    tracemalloc.start()
+    f()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def checksum(record: dict) -> str:
+    """What a record holds of itself: SHA-256 of its machine and rows, by which an edit is seen."""
+    return hashlib.sha256(json.dumps([record["machine"], record["rows"]], sort_keys=True).encode()).hexdigest()
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -207,10 +288,11 @@ def main(arguments: list[str] | None = None) -> None:
     machine = measured_machine()
     result = {
         "command": f"OMP_NUM_THREADS=1 python -m attnmath.roofline --longest {options.longest}",
+        "sha256": "",
         "machine": {"name": machine.name, "peak": round(machine.peak), "bandwidth": round(machine.bandwidth)},
         "rows": measure(lengths),
     }
-    print(json.dumps(result, indent=1))
+    print(json.dumps(result | {"sha256": checksum(result)}, indent=1))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Each model is `attnmath.torch.decoder_only` with two layers of width 32 and learned positions. They differ in the core
 of attention, or in the layer that stands in attention's place, or in the feed-forward network. The width of that
-network makes the numbers of parameters equal. The tasks are those of `attnmath.memory_tasks`.
+network makes the numbers of parameters equal. Two tasks are those of `attnmath.memory_tasks`, and the third is the
+language model of `attnmath.tasks.lm`: the docstrings of NumPy and SciPy, with that task's parts and tokens.
 """
 
 import math
@@ -18,15 +19,17 @@ import torch.nn.functional as F
 import attnmath.torch as at
 from attnmath import _require, layouts, memory_tasks, shapes
 from attnmath.study import Study
+from attnmath.tasks import lm
 from attnmath.tree import flatten, unflatten
 
 D, HEADS, LAYERS, TAPS, WIDTH = 32, 2, 2, 4, 64  # WIDTH of softmax attention's feed-forward network
 NEAR, FEATURES, EXPERTS, TOP = 4, 32, 4, 2
 RATE, SEEDS, KEEP = memory_tasks.RATE, (0, 1, 2), 20  # KEEP steps share one mean loss in the record
-STEPS = {"recall": 400, "digits": 100}
-VOCABULARY = {"recall": 2 * memory_tasks.SYMBOLS, "digits": 17}
+STEPS = {"recall": 400, "digits": 100, "text": 300}
+VOCABULARY = {"recall": 2 * memory_tasks.SYMBOLS, "digits": 17, "text": 512}
 PAIRS = 8  # of the recall task
-LENGTH = {"recall": 3 * PAIRS, "digits": 64}
+LENGTH = {"recall": 3 * PAIRS, "digits": 64, "text": 128}
+WINDOWS, DOCUMENTS = 8, 100  # of the text: windows in a batch, and documents that test
 LENGTHS, TIMED_HEADS, TIMED_WIDTH = (256, 512, 1024, 2048, 4096), 4, 64
 GATES = ("decay", "rate")
 MIXERS = {  # what stands in the first layer and in the second
@@ -187,7 +190,7 @@ def sizes(mixer: str, task: str, f: int | None = None) -> dict:
     Parameters
     ----------
     mixer : one of MIXERS.
-    task : ``"recall"`` or ``"digits"``.
+    task : one of STEPS.
     f : width of the feed-forward network; None is that with which all models are of one size.
 
     Examples
@@ -244,17 +247,19 @@ def _start(mixer, seed):
     return {name: X.detach() for name, X in memory_tasks.build(WHOLE_LAYERS[mixer], "recall", seed).items()}
 
 
-def train(mixer: str, task: str, seed: int, steps: int | None = None) -> dict:
+def train(mixer: str, task: str, seed: int, steps: int | None = None, total: int | None = None) -> dict:
     """Train one model, and measure it on what it has not seen.
 
     Parameters
     ----------
     mixer, task, seed : as in `build`.
-    steps : None takes all of STEPS.
+    steps : how many are taken; None takes all.
+    total : the steps of the whole training, for which the learning rate is planned; None is STEPS.
 
     Returns
     -------
-    A dict: the first losses, means of KEEP losses each, the share of right answers, and the seconds of one core.
+    A dict: the first losses, means of KEEP losses each, the seconds of one core, and after all steps what was measured:
+    the share of right answers, or the bits that a byte and a token of new text need.
 
     Examples
     --------
@@ -262,11 +267,44 @@ def train(mixer: str, task: str, seed: int, steps: int | None = None) -> dict:
     >>> bool(abs(first - math.log(VOCABULARY["recall"])) < 1)  # before it has learned anything it guesses
     True
     """
-    model, rng, losses = build(mixer, task, seed), np.random.default_rng([seed, 7]), []
-    draw, held = data(task, rng)
-    total, start = STEPS[task], time.process_time()
+    total = STEPS[task] if total is None else total
+    model, (draw, held) = build(mixer, task, seed), data(task, np.random.default_rng([seed, 7]))
+    measure = _bits if task == "text" else _accuracy
+    take, start = _stepping(model, draw, total), time.process_time()
+    losses = [take(step) for step in range(total if steps is None else steps)]
+    seconds = time.process_time() - start
+    with torch.no_grad():
+        found = measure(model, *held) if steps is None else {}
+    curve = [round(float(np.mean(losses[i : i + KEEP])), 4) for i in range(0, len(losses), KEEP)]
+    first = [round(x, 5) for x in losses[:4]]
+    return {"first": first, "curve": curve} | found | {"seconds": round(seconds, 1)}
+
+
+def _accuracy(model, ids, targets):
+    right = (model(ids).argmax(-1) == targets)[targets >= 0].float().mean().item()
+    return {"accuracy": round(right, 4)}
+
+
+def _bits(model, ids, targets):
+    """Bits for each byte and each token, as `attnmath.tasks.lm.bits_per_byte` counts them with windows side by side."""
+    parts = zip(ids.split(64), targets.split(64), strict=True)
+    losses = [F.cross_entropy(model(X)[t >= 0], t[t >= 0], reduction="sum").item() for X, t in parts]
+    bits = sum(losses) / math.log(2)
+    length = lm.length(_corpus().texts["test"][:DOCUMENTS])
+    return {"bits per byte": round(bits / length, 4), "bits per token": round(bits / int((targets >= 0).sum()), 4)}
+
+
+@cache
+def _corpus():
+    """The task of the language model, with its documents by part, their tokens and the ids."""
+    return lm.Task(lm.Config(vocabulary=VOCABULARY["text"], context=LENGTH["text"]))
+
+
+def _stepping(model, draw, total):
+    """``take(step)`` takes one step of the training and returns its loss."""
     adam = torch.optim.Adam(model.parameters(), RATE, fused=True)
-    for step in range(total if steps is None else steps):
+
+    def take(step):
         for group in adam.param_groups:
             group["lr"] = RATE * min((step + 1) / 50, (total - step) / (total / 2), 1)
         ids, targets = draw()
@@ -275,14 +313,56 @@ def train(mixer: str, task: str, seed: int, steps: int | None = None) -> dict:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
-        losses.append(loss.item())
-    seconds = time.process_time() - start
-    with torch.no_grad():
-        ids, targets = held
-        right = (model(ids).argmax(-1) == targets)[targets >= 0].float().mean().item()
-    curve = [round(float(np.mean(losses[i : i + KEEP])), 4) for i in range(0, len(losses), KEEP)]
-    first = [round(x, 5) for x in losses[:4]]
-    return {"first": first, "curve": curve, "accuracy": round(right, 4), "seconds": round(seconds, 1)}
+        return loss.item()
+
+    return take
+
+
+def train_in_equal_time(mixer: str, task: str, seed: int) -> dict:
+    """Train one model for as long as softmax attention needs for all of its steps.
+
+    Parameters
+    ----------
+    mixer, task, seed : as in `build`.
+
+    Returns
+    -------
+    What `train` returns, and ``steps``, how many were taken.
+    """
+    steps = steps_in_equal_time(mixer, task)
+    return {"steps": steps} | train(mixer, task, seed, total=steps)
+
+
+@cache
+def steps_in_equal_time(mixer: str, task: str, rounds: int = 15) -> int:
+    """How many steps a model can take in the time that softmax attention needs for all of STEPS.
+
+    Parameters
+    ----------
+    mixer, task : as in `build`.
+    rounds : in each of them both models take four steps, one model after the other; the median of the ratios counts.
+
+    Returns
+    -------
+    The number of steps, from the time of one core of this machine.
+
+    Examples
+    --------
+    >>> 100 < steps_in_equal_time("delta", "recall", rounds=2) < 800
+    True
+    """
+    draw, _ = data(task, np.random.default_rng(0))
+    takes = [_stepping(build(name, task, 0), draw, 10**6) for name in ("softmax", mixer)]
+    ratios = []
+    for _ in range(rounds + 1):
+        seconds = []
+        for take in takes:
+            start = time.process_time()
+            for step in range(4):
+                take(step)
+            seconds.append(time.process_time() - start)
+        ratios.append(seconds[0] / seconds[1])
+    return round(STEPS[task] * float(np.median(ratios[1:])))  # the first round warms up
 
 
 def data(task: str, rng):
@@ -302,6 +382,16 @@ def data(task: str, rng):
             return ids, torch.where(targets < 0, -1, targets + memory_tasks.SYMBOLS)
 
         return partial(texts, rng, memory_tasks.BATCH), texts(np.random.default_rng(99), 256)
+    if task == "text":
+        n, known = LENGTH[task], torch.from_numpy(_corpus().ids["train"])
+
+        def windows():
+            rows = known[rng.integers(0, len(known) - n, WINDOWS)[:, None] + np.arange(n + 1)]
+            return rows[:, :-1], rows[:, 1:]
+
+        new = lm.stream(_corpus().tokens, _corpus().texts["test"][:DOCUMENTS])
+        rows, counts = map(torch.from_numpy, lm.windows(new, n, n))
+        return windows, (rows[:, :-1], torch.where(counts, rows[:, 1:], -1))
     X, targets = memory_tasks.digits()
     order = np.random.default_rng(99).permutation(len(X))
     ids, targets = torch.tensor((16 * X[order]).round().astype(int)), torch.tensor(targets[order])
@@ -398,14 +488,21 @@ def _plan():
         for task in STEPS
         for mixer in MIXERS
     }
-    return {"runs": runs, "times": {name: partial(_times, name) for name in (*cores(), "s4d")}}
+    equal = {
+        f"{task} {mixer} {seed}": partial(train_in_equal_time, mixer, task, seed)
+        for seed in SEEDS
+        for task in STEPS
+        for mixer in MIXERS
+        if mixer != "softmax"
+    }
+    return {"runs": runs, "times": {name: partial(_times, name) for name in (*cores(), "s4d")}, "equal time": equal}
 
 
 def _times(name):
     return [measure(name, n) for n in LENGTHS]
 
 
-STUDY = Study("attnmath.side_by_side", "chapters/07_outlook/side_by_side.json", ("runs", "times"), _plan)
+STUDY = Study("attnmath.side_by_side", "chapters/07_outlook/side_by_side.json", ("runs", "times", "equal time"), _plan)
 record, main = STUDY.record, STUDY.main
 
 

@@ -198,7 +198,9 @@ def plain_transfers(n: int, m: int, k: int, v: int, rows: int) -> int:
 
 
 def tiled_forward(memory: TwoLevels, Q, K, V, rows: int, columns: int = 1, layout=None):
-    """Attention in tiles, run on the machine: the loop of `attnmath.numpy.tiled_attention`, and what it moves.
+    """Attention in tiles, run on the machine: what the loop of `attnmath.numpy.tiled_attention` would move.
+
+    A program of its own, because that loop computes on ordinary arrays; it visits the same tiles in the same order.
 
     Parameters
     ----------

@@ -62,7 +62,42 @@ def _autocast_mixes(array, *dtypes):
 
 
 def shapes(**specs):
-    """``shapes(Q=(Q, "... n k"), K=(K, "... m k"))``: named axes agree, leading axes broadcast. Returns the sizes."""
+    """``shapes(Q=(Q, "... n k"), K=(K, "... m k"))``: named axes agree, leading axes broadcast. Returns the sizes.
+
+    What has been found of arrays is looked up for others of their names, axes, types, dtypes and shapes: in a layer of
+    few rows the comparison takes as long as the product behind it.
+    """
+    key = _key(specs)
+    found = None if key is None else _agreed.get(key)
+    if found is None:
+        found = _compared(specs)
+        if key is not None and all(dtype == key[0][3] for _, _, _, dtype, _ in key):  # others agree under autocast only
+            if len(_agreed) >= 4096:
+                _agreed.clear()
+            _agreed[key] = found
+    return dict(found)
+
+
+_agreed = {}
+
+
+def graph_is_recorded():
+    """Whether sizes may be symbols, of which nothing can be looked up; `attnmath.torch` knows when."""
+    return False
+
+
+def _key(specs):
+    if graph_is_recorded():
+        return None
+    try:
+        key = tuple([(name, spec, type(array), array.dtype, array.shape) for name, (array, spec) in specs.items()])
+        hash(key)
+    except (AttributeError, TypeError):  # no array, or a size without a value
+        return None
+    return key
+
+
+def _compared(specs):
     floats(**{name: array for name, (array, _) in specs.items()})
     sizes, owner, lead, lead_owner = {}, {}, (), None
     for name, (array, spec) in specs.items():

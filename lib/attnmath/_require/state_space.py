@@ -24,6 +24,11 @@ def decays(name, rate):
     _all(name, rate, rate <= 0, "it must be <= 0, or the state grows without bound: give -exp of what is learned")
 
 
+def damped(name, rate):
+    """An eigenvalue with a negative real part: 1 - z - step (1 + z) / 2 times it vanishes at no root of unity z."""
+    _all(name, rate, rate < 0, "it must be < 0, or the kernel may divide by 0: give -exp of what is learned")
+
+
 def numbers(**arrays):
     """No gate, input or read-out is NaN: one would spoil the state for ever."""
     for name, array in arrays.items():

@@ -9,7 +9,12 @@ from attnmath.numpy.attention import (
     general_attention,
 )
 from attnmath.numpy.bert import bert, mean_pool, sentence_embedding, unit_norm
-from attnmath.numpy.beyond_one_memory import dropped_weight_bound, top_k_attention
+from attnmath.numpy.beyond_one_memory import (
+    dropped_weight_bound,
+    store_distribution,
+    store_mixture,
+    top_k_attention,
+)
 from attnmath.numpy.block_sparse import block_sparse_attention
 from attnmath.numpy.checkpoint import checkpoint
 from attnmath.numpy.clusters import sphere_attention_flow
@@ -102,6 +107,7 @@ from attnmath.numpy.other_weights import (
 )
 from attnmath.numpy.parallel_layer import parallel_layer
 from attnmath.numpy.positions import sinusoidal_positions
+from attnmath.numpy.programs import bare_sublayer
 from attnmath.numpy.random_features import draw_directions, performer_attention, random_features
 from attnmath.numpy.recurrent import rnn
 from attnmath.numpy.relative_positions import (
@@ -132,7 +138,8 @@ from attnmath.numpy.sparse_weights import (
     sparsemax_attention,
     tsallis_entropy,
 )
-from attnmath.numpy.state_space import discretise, hippo_legs, legs_diagonal, state_space
+from attnmath.numpy.state_space import cauchy_kernel, discretise, hippo_legs, legs_diagonal, state_space
+from attnmath.numpy.superposition import sparse_autoencoder, sparse_code, superposition
 from attnmath.numpy.tiled import tiled_attention
 from attnmath.numpy.transformer import (
     decode,
@@ -167,6 +174,7 @@ __all__ = [
     "attention_only",
     "attention_weights",
     "bahdanau_step",
+    "bare_sublayer",
     "bert",
     "bert_embedding",
     "bidirectional_lstm",
@@ -175,6 +183,7 @@ __all__ = [
     "bridge",
     "cached",
     "capped",
+    "cauchy_kernel",
     "causal_conv",
     "causal_mask",
     "checkpoint",
@@ -324,13 +333,18 @@ __all__ = [
     "soft_cap",
     "softmax",
     "softmax_entropy",
+    "sparse_autoencoder",
+    "sparse_code",
     "sparsemax",
     "sparsemax_attention",
     "sphere_attention_flow",
     "split_heads",
     "state_space",
     "state_space_dual",
+    "store_distribution",
+    "store_mixture",
     "sublayer",
+    "superposition",
     "swish",
     "taylor_features",
     "text_embedding",

@@ -152,7 +152,7 @@ def selective_scan(
     def states(block, start):
         """The decays of a block and its states, (..., c, d, s), from the state before it."""
         E = np.exp(step[..., block, :, None] * A)
-        new = (step * U)[..., block, :, None] * B[..., block, None, :]
+        new = (step[..., block, :] * U[..., block, :])[..., None] * B[..., block, None, :]
         new[..., 0, :, :] += E[..., 0, :, :] * start
         return E, scan(E, new, -3)  # eq:selective-scan
 
@@ -181,7 +181,7 @@ def selective_scan(
             dU[..., block, :] = step[..., block, :] * through
             dstep[..., block, :] = U[..., block, :] * through + (dlog * A).sum(-1)
             dA += sum_to(dlog * step[..., block, :, None], A.shape)
-            dB[..., block, :] = ((step * U)[..., block, None, :] @ G)[..., 0, :]
+            dB[..., block, :] = ((step[..., block, :] * U[..., block, :])[..., None, :] @ G)[..., 0, :]
             dC[..., block, :] = (dY[..., block, None, :] @ H)[..., 0, :]
         cotangents = (dU, dstep, dA, dB, dC)
         return tuple(sum_to(g, shape) for g, shape in zip(cotangents, shapes, strict=True))

@@ -136,6 +136,69 @@ def legs_diagonal(s: int) -> tuple[Float[Array, "p 2"], Float[Array, "p 2"]]:
     return np.stack([np.full(s // 2, -0.5), frequencies[s // 2 :]], -1), np.stack([b, np.zeros(s // 2)], -1)
 
 
+def cauchy_kernel(
+    A: Float[Array, "d s 2"],
+    P: Float[Array, "d s 2"],
+    B: Float[Array, "d s 2"],
+    C: Float[Array, "d s 2"],
+    step: Float[Array, " d"],
+    n: int,
+) -> Float[Array, "n d"]:
+    r"""The kernel of a state space whose matrix is diagonal less one of rank one, as S4 computes it.
+
+    .. math:: K_j = C \bar A^j \bar B,\quad A = \Lambda - P P^*:\qquad \sum_{j<n} K_j z^j
+              = \Delta\Bigl(\langle\tilde C,B\rangle - \frac{w\,\langle\tilde C,P\rangle\langle\bar P,B\rangle}
+              {1+w\,\langle\bar P,P\rangle}\Bigr),\quad
+              \langle x,y\rangle = \sum_s \frac{x_sy_s}{1-z-w\lambda_s}
+
+    at all z with :math:`z^n = 1`, with :math:`w = \tfrac\Delta2(1+z)` and :math:`\tilde C = C(I-\bar A^n)`.
+
+    Parameters
+    ----------
+    A : (d, s, 2) :math:`\Lambda`, one eigenvalue of each conjugate pair, the real parts < 0.
+    P, B, C : (d, s, 2) in the same basis. The other halves are the conjugates, so a kernel is twice a real part.
+    step : (d,) :math:`\Delta > 0` of each channel; the rule is the bilinear one.
+    n : how many entries, at least 1.
+
+    Returns
+    -------
+    K : (n, d).
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, a real part is not negative, a step is not positive, or n is not a positive integer.
+
+    References
+    ----------
+    Gu, Goel and Ré (2022), theorem 3 and appendix C.3; the form with one P by Goel et al. (2022).
+    LegS has A and B of `legs_diagonal` and :math:`P = B/\sqrt2`. Chapter 7, eq:cauchy-kernel.
+
+    Examples
+    --------
+    >>> A, B = (X[None] for X in legs_diagonal(4))
+    >>> cauchy_kernel(A, B / 2**0.5, B, B, np.array([0.1]), 3)[:, 0].round(4)
+    array([ 1.0881,  0.3269, -0.0263])
+    """
+    _require.shapes(A=(A, "d s 2"), P=(P, "d s 2"), B=(B, "d s 2"), C=(C, "d s 2"), step=(step, "d"))
+    require.pairs(A=A, P=P, B=B, C=C)
+    require.steps(step)
+    require.damped("A", A[..., 0])
+    _require.count("n", n)
+    a, p, b, c = (np.concatenate([X @ [1, 1j], X @ [1, -1j]], -1) for X in (A, P, B, C))
+    h, I = step[:, None, None] / 2, np.eye(a.shape[-1])
+    dense = a[..., None] * I - p[..., None] * p[:, None].conj()
+    power = np.linalg.matrix_power(np.linalg.solve(I - h * dense, I + h * dense), n)
+    c = c - (c[:, None] @ power)[:, 0]
+    z = np.exp(-2j * np.pi * np.arange(n // 2 + 1) / n)[:, None]  # the other roots are conjugates
+    w = h * (1 + z)
+    right = np.stack([c * b, c * p, p.conj() * b, p.conj() * p], -1)
+    cb, cp, pb, pp = np.moveaxis(1 / (1 - z - w * a[:, None]) @ right, -1, 0)  # eq:cauchy-sum
+    w = w[..., 0]
+    K = np.fft.irfft(2 * h[..., 0] * (cb - w * cp * pb / (1 + w * pp)), n)  # eq:cauchy-kernel
+    return K.T.astype(A.dtype)
+
+
 @differentiable
 @half_in_float32
 def state_space(

@@ -9,7 +9,12 @@ from attnmath.torch.attention import (
     general_attention,
 )
 from attnmath.torch.bert import Bert, bert, mean_pool, sentence_embedding, unit_norm
-from attnmath.torch.beyond_one_memory import dropped_weight_bound, top_k_attention
+from attnmath.torch.beyond_one_memory import (
+    dropped_weight_bound,
+    store_distribution,
+    store_mixture,
+    top_k_attention,
+)
 from attnmath.torch.block_sparse import block_sparse_attention
 from attnmath.torch.checkpoint import checkpoint
 from attnmath.torch.clusters import sphere_attention_flow
@@ -119,6 +124,7 @@ from attnmath.torch.other_weights import (
 )
 from attnmath.torch.parallel_layer import parallel_layer
 from attnmath.torch.positions import sinusoidal_positions
+from attnmath.torch.programs import bare_sublayer
 from attnmath.torch.random_features import draw_directions, performer_attention, random_features
 from attnmath.torch.recurrent import rnn
 from attnmath.torch.relative_positions import (
@@ -149,7 +155,8 @@ from attnmath.torch.sparse_weights import (
     sparsemax_attention,
     tsallis_entropy,
 )
-from attnmath.torch.state_space import discretise, hippo_legs, legs_diagonal, state_space
+from attnmath.torch.state_space import cauchy_kernel, discretise, hippo_legs, legs_diagonal, state_space
+from attnmath.torch.superposition import sparse_autoencoder, sparse_code, superposition
 from attnmath.torch.tiled import tiled_attention
 from attnmath.torch.transformer import (
     DecoderOnly,
@@ -203,6 +210,7 @@ __all__ = [
     "attention_only",
     "attention_weights",
     "bahdanau_step",
+    "bare_sublayer",
     "bert",
     "bert_embedding",
     "bidirectional_lstm",
@@ -211,6 +219,7 @@ __all__ = [
     "bridge",
     "cached",
     "capped",
+    "cauchy_kernel",
     "causal_conv",
     "causal_mask",
     "checkpoint",
@@ -363,13 +372,18 @@ __all__ = [
     "soft_cap",
     "softmax",
     "softmax_entropy",
+    "sparse_autoencoder",
+    "sparse_code",
     "sparsemax",
     "sparsemax_attention",
     "sphere_attention_flow",
     "split_heads",
     "state_space",
     "state_space_dual",
+    "store_distribution",
+    "store_mixture",
     "sublayer",
+    "superposition",
     "swish",
     "taylor_features",
     "text_embedding",

@@ -1,5 +1,7 @@
 """Block-sparse attention: only the tiles that a layout lets somebody see are computed."""
 
+import math
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -31,9 +33,10 @@ def block_sparse_attention(
     .. math:: O_i = \sum_{j\in A(i)} P_{ij} V_j,\qquad
               P_{ij} = \frac{e^{S_{ij}}}{\sum_{l\in A(i)} e^{S_{il}}},\quad S = Q K^\top / \sqrt{d_k}
 
-    Parameters, errors and source as in `attnmath.numpy.block_sparse.block_sparse_attention`. Strips with about the same
-    number of tiles, up to the next power of two, are gathered together, so that few large products do all the work;
-    autograd keeps the weights of these tiles. Where no value can be looked at, an empty row gives zeros.
+    Parameters, errors and source as in `attnmath.numpy.block_sparse.block_sparse_attention`. The keys and values of
+    each strip's tiles are gathered; strips with the same number of tiles then go together through
+    ``F.scaled_dot_product_attention``, whose kernel need not hold the weights. Where no value can be looked at, an
+    empty row gives zeros.
 
     Examples
     --------
@@ -52,30 +55,36 @@ def block_sparse_attention(
     c = factor(scale, sizes["k"])
     if not n:
         return Q.new_zeros(*lead, n, sizes["v"]) + 0 * (Q.sum() + K.sum() + V.sum())
-    Q, K, V = (_tiled(X.expand(*lead, *X.shape[-2:]), size) for X in (c * Q, K, V))  # (..., tiles, size, width)
-    mask = None if mask is True else _square_tiles(torch.as_tensor(mask, device=Q.device).expand(*lead, n, m), size)
-    outputs, order = [], []
-    for rows, columns, allowed in gathers(layout, n, m, size):
-        rows, columns, allowed = (torch.from_numpy(X).to(Q.device) for X in (rows, columns, allowed))
-        keys, values = (X[..., columns, :, :].flatten(-3, -2) for X in (K, V))  # (..., strips, keys, width)
-        if mask is not None:
-            own = mask[..., rows[:, None], columns, :, :].transpose(-3, -2).flatten(-2)
-            allowed = allowed & own
-        S = Q[..., rows, :, :] @ keys.transpose(-1, -2)
-        S = S.masked_fill(~allowed, -torch.inf)
-        E = torch.exp(S - S.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(S.dtype).min))
-        z = E.sum(-1, keepdim=True)
-        outputs.append((E @ values / z.masked_fill(z == 0, 1), z))  # eq:block-sparse
-        order.append(rows)
-    back = torch.argsort(torch.cat(order))
-    O, z = (torch.cat(parts, -3)[..., back, :, :].flatten(-3, -2)[..., :n, :] for parts in zip(*outputs, strict=True))
-    if empty_rows == "error" and can_look(z) and bool((z == 0).any()):
-        _require.no_empty_row(tuple((z[..., 0] == 0).nonzero()[0].tolist()), "empty_rows='zero'")
+    Q, K, V = (_tiled(X.expand(*lead, *X.shape[-2:]), size) for X in (Q, K, V))  # (b, tiles, size, width)
+    if mask is not True:
+        mask = torch.as_tensor(mask, device=Q.device)
+        whole = mask.expand(n, m)[None] if mask.ndim <= 2 else mask.expand(*lead, n, m).reshape(len(Q), n, m)
+        mask = _square_tiles(whole, size)
+    pieces = gathers(layout, n, m, size)
+    order, taken = (torch.from_numpy(np.concatenate([piece[k].ravel() for piece in pieces])) for k in (0, 1))
+    order, taken = order.to(Q.device), taken.to(Q.device)
+    strips = Q.index_select(1, order).split([len(rows) for rows, _, _ in pieces], 1)
+    tiles = (X.index_select(1, taken).split([columns.size for _, columns, _ in pieces], 1) for X in (K, V))
+    outputs, empty = [], []
+    for piece, queries, *gathered in zip(pieces, strips, *tiles, strict=True):
+        keys, values = (X.unflatten(1, (queries.shape[1], -1)).flatten(2, 3) for X in gathered)
+        seen, none = _seen(piece, mask, Q.device), queries.new_zeros(1, dtype=torch.bool)
+        if seen is not None:  # kernels differ in an empty row: it attends to everything and is zeroed afterwards
+            none = ~seen.any(-1, keepdim=True)
+            seen = seen | none
+        O = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, scale=c)
+        outputs.append(O.masked_fill(none, 0))  # eq:block-sparse
+        empty.append(none.expand(*O.shape[:-1], 1))
+    back = torch.argsort(order)
+    O, empty = (torch.cat(parts, 1)[:, back].flatten(1, 2)[:, :n] for parts in (outputs, empty))
+    O, empty = O.reshape(*lead, n, sizes["v"]), empty.reshape(*lead, n)
+    if empty_rows == "error" and can_look(empty) and bool(empty.any()):
+        _require.no_empty_row(tuple(empty.nonzero()[0].tolist()), "empty_rows='zero'")
     return O
 
 
 def gathers(layout, n: int, m: int, size: int):
-    """The work of a layout in few pieces: strips of queries with about the same number of tiles stand together.
+    """The work of a layout in few pieces: strips of queries with the same number of tiles stand together.
 
     Parameters
     ----------
@@ -85,7 +94,8 @@ def gathers(layout, n: int, m: int, size: int):
     Returns
     -------
     A list of arrays ``(rows (s,), columns (s, t), allowed (s, size, t size))``: the numbers of s strips, the t tiles
-    that are gathered for each, and the pairs that may be seen. Each strip stands in one of them.
+    that are gathered for each, and the pairs that may be seen, or None if these are all. Each strip stands in one of
+    them, with its own tiles and no others; a strip without any has its first tile, of which nothing may be seen.
 
     Examples
     --------
@@ -95,26 +105,34 @@ def gathers(layout, n: int, m: int, size: int):
     """
     layout = as_layout(layout, size)
     tiles = layout.tiles(n, m, size)
-    count = (tiles > 0).sum(1)
-    room = np.minimum(1 << np.ceil(np.log2(np.maximum(count, 1))).astype(int), tiles.shape[1])
+    count = np.maximum((tiles > 0).sum(1), 1)
     pieces = []
-    for t in np.unique(room):
-        rows = (room == t).nonzero()[0]
-        t = count[rows].max(initial=1)
+    for t in np.unique(count):
+        rows = (count == t).nonzero()[0]
         columns = np.argsort(tiles[rows] == 0, axis=1, kind="stable")[:, :t]  # the tiles that are seen come first
-        real = np.arange(t) < count[rows, None]
-        columns = np.where(real, columns, columns[:, :1])  # what fills up is seen, but not counted again
-        i = (rows[:, None] * size + np.arange(size))[:, :, None]
-        j = (columns[:, :, None] * size + np.arange(size)).reshape(len(rows), 1, -1)
-        inside = (i < n) & (j < m) & real.repeat(size, 1)[:, None]
-        allowed = layout.pairs(np.minimum(i, n - 1), np.minimum(j, m - 1), n, m) & inside
+        allowed = None
+        if (tiles[rows[:, None], columns] < 2).any() or (columns.max() + 1) * size > m:
+            i = np.minimum(rows[:, None] * size + np.arange(size), n - 1)[:, :, None]
+            j = (columns[:, :, None] * size + np.arange(size)).reshape(len(rows), 1, -1)
+            allowed = layout.pairs(i, np.minimum(j, m - 1), n, m) & (j < m)
         pieces.append((rows, columns, allowed))
     return pieces
 
 
+def _seen(piece, mask, device):
+    """What the strips of a piece may see by the layout and by the mask, (1 or b, s, size, keys), or None for all."""
+    rows, columns, allowed = (X if X is None else torch.from_numpy(X).to(device) for X in piece)
+    allowed = None if allowed is None else allowed[None]
+    if mask is True:
+        return allowed
+    own = mask[:, rows[:, None], columns].transpose(-3, -2).flatten(-2)
+    return own if allowed is None else own & allowed
+
+
 def _tiled(X, size):
-    """(..., n, k) to (..., ceil(n / size), size, k), with zeros behind the last row."""
-    return F.pad(X, (0, 0, 0, -X.shape[-2] % size)).unflatten(-2, (-1, size))
+    """(..., n, k) to (b, ceil(n / size), size, k), with zeros behind the last row; b is all leading axes in one."""
+    X = F.pad(X, (0, 0, 0, -X.shape[-2] % size)).unflatten(-2, (-1, size))
+    return X.reshape(math.prod(X.shape[:-3]), *X.shape[-3:])
 
 
 def _square_tiles(mask, size):

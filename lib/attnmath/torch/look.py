@@ -4,8 +4,18 @@ import torch
 from torch._C import _functorch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from attnmath._require import arrays
+
 # While one of these dispatch modes is active, operations are recorded or imitated: a value read now decides nothing.
 _RECORDERS = tuple(getattr(torch._C._TorchDispatchModeKey, name) for name in ("FAKE", "PROXY", "FUNCTIONAL"))
+
+
+def graph_is_recorded() -> bool:
+    """Whether sizes may be symbols of a graph that is recorded."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+arrays.graph_is_recorded = graph_is_recorded
 
 
 def can_look(*tensors) -> bool:
@@ -26,7 +36,7 @@ def can_look(*tensors) -> bool:
     >>> can_look(torch.ones(2)), can_look(torch.ones(2, device="meta"))
     (True, False)
     """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if graph_is_recorded():
         return False
     if torch._C._len_torch_dispatch_stack() and any(torch._C._get_dispatch_mode(mode) for mode in _RECORDERS):
         return False

@@ -106,7 +106,7 @@ def selective_scan(
     for t in range(0, U.shape[-2], chunk):
         block = slice(t, t + chunk)
         E = torch.exp(step[..., block, :, None] * A)
-        new = (step * U)[..., block, :, None] * B[..., block, None, :]
+        new = (step[..., block, :] * U[..., block, :])[..., None] * B[..., block, None, :]
         E, new = E.expand(*lead, *E.shape[-3:]), new.expand(*lead, *new.shape[-3:])
         start = E[..., :1, :, :] * h + new[..., :1, :, :]
         H = _scans[form](E, torch.cat([start, new[..., 1:, :, :]], -3), -3)  # eq:selective-scan

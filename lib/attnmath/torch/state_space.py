@@ -1,6 +1,6 @@
 """State spaces that do not change in time: discretised, run as a recurrence or as a convolution; HiPPO's matrix."""
 
-from math import factorial
+from math import factorial, pi
 
 import torch
 from jaxtyping import Float
@@ -84,6 +84,51 @@ def legs_diagonal(s: int) -> tuple[Float[Array, "p 2"], Float[Array, "p 2"]]:
     return torch.stack([torch.full_like(b, -0.5), frequencies], -1), torch.stack([b, torch.zeros_like(b)], -1)
 
 
+def cauchy_kernel(
+    A: Float[Array, "d s 2"],
+    P: Float[Array, "d s 2"],
+    B: Float[Array, "d s 2"],
+    C: Float[Array, "d s 2"],
+    step: Float[Array, " d"],
+    n: int,
+) -> Float[Array, "n d"]:
+    r"""The kernel of a state space whose matrix is diagonal less one of rank one, as S4 computes it.
+
+    .. math:: K_j = C \bar A^j \bar B,\quad A = \Lambda - P P^*:\qquad \sum_{j<n} K_j z^j
+              = \Delta\Bigl(\langle\tilde C,B\rangle - \frac{w\,\langle\tilde C,P\rangle\langle\bar P,B\rangle}
+              {1+w\,\langle\bar P,P\rangle}\Bigr),\quad
+              \langle x,y\rangle = \sum_s \frac{x_sy_s}{1-z-w\lambda_s}
+
+    Parameters, errors and source as in `attnmath.numpy.state_space.cauchy_kernel`; numbers are looked at where they
+    can be (`attnmath.torch.look.can_look`).
+
+    Examples
+    --------
+    >>> A, B = (X[None] for X in legs_diagonal(4))
+    >>> cauchy_kernel(A, B / 2**0.5, B, B, torch.tensor([0.1], dtype=A.dtype), 3)[:, 0]
+    tensor([ 1.0881,  0.3269, -0.0263], dtype=torch.float64)
+    """
+    _require.shapes(A=(A, "d s 2"), P=(P, "d s 2"), B=(B, "d s 2"), C=(C, "d s 2"), step=(step, "d"))
+    require.pairs(A=A, P=P, B=B, C=C)
+    if can_look(A, step):
+        require.steps(step)
+        require.damped("A", A[..., 0])
+    _require.count("n", n)
+    halves = [torch.complex(X[..., 0], X[..., 1]) for X in (A, P, B, C)]
+    a, p, b, c = (torch.cat([x, x.conj()], -1) for x in halves)
+    h, I = step[:, None, None] / 2, torch.eye(a.shape[-1], dtype=A.dtype, device=A.device)
+    dense = a[..., None] * I - p[..., None] * p[:, None].conj()
+    power = torch.linalg.matrix_power(torch.linalg.solve(I - h * dense, I + h * dense), n)
+    c = c - (c[:, None] @ power)[:, 0]
+    angles = torch.arange(n // 2 + 1, dtype=A.dtype, device=A.device)[:, None] * (-2 * pi / n)
+    z = torch.polar(torch.ones_like(angles), angles)  # the other roots are conjugates
+    w = h * (1 + z)
+    right = torch.stack([c * b, c * p, p.conj() * b, p.conj() * p], -1)
+    cb, cp, pb, pp = (1 / (1 - z - w * a[:, None]) @ right).unbind(-1)  # eq:cauchy-sum
+    w = w[..., 0]
+    return torch.fft.irfft(2 * h[..., 0] * (cb - w * cp * pb / (1 + w * pp)), n).T  # eq:cauchy-kernel
+
+
 @cast_by_autocast
 @half_in_float32
 def state_space(
@@ -153,7 +198,7 @@ def run_recurrence(U, a, b, c):
 
 def run_convolution(U, a, b, c):
     n = U.shape[-2]
-    powers = torch.cumprod(torch.cat([torch.ones_like(a)[None], a.expand(n - 1, *a.shape)]), 0)
-    K = (c * b * powers).sum(-1).real  # (n, d)
+    factors = torch.cat([torch.ones_like(a)[..., None], a[..., None].expand(*a.shape, n - 1)], -1)
+    K = torch.einsum("ds,dsn->nd", c * b, factors.cumprod(-1)).real
     product = torch.fft.rfft(U, 2 * n, dim=-2) * torch.fft.rfft(K, 2 * n, dim=-2)
     return torch.fft.irfft(product, 2 * n, dim=-2)[..., :n, :]  # eq:state-convolution
