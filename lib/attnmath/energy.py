@@ -22,6 +22,7 @@ class TrainingRun:
     watts : for one device.
     metered : whether the watts were measured; otherwise they are the most that the device may draw.
     overhead : the energy of the whole centre over that of its computers (PUE), None if it was not published.
+    devices : how many worked at a time, None if it was not published; where it changed, the most.
     """
 
     parameters: Number
@@ -31,20 +32,28 @@ class TrainingRun:
     watts: Number
     metered: bool
     overhead: Number | None
+    devices: int | None
 
     @property
     def flops(self) -> float:
         """6ND, the operations that the model itself needs."""
         return 6 * self.parameters * self.tokens
 
+    @property
+    def days(self) -> float | None:
+        """The hours divided evenly among the devices, without a pause; None where their number was not published."""
+        return None if self.devices is None else self.hours / self.devices / 24
+
 
 V100, A100, H100 = 125e12, 312e12, 989e12  # peaks in 16 bits, dense, as published
+# GPT-3: Patterson et al. (2021), table 4. BLOOM: Luccioni et al. (2023), devices as 48 computers of 8 on average.
+# Llama 3.1: the model card; "up to 16K" devices for the largest in Dubey et al. (2024), section 3.3.1.
 RUNS = {
-    "GPT-3": TrainingRun(175e9, 300e9, 10_000 * 14.8 * 24, V100, 330, True, 1.1),
-    "BLOOM": TrainingRun(176e9, 366e9, 1_082_990, A100, 400, False, 1.2),
-    "Llama 3.1 8B": TrainingRun(8.03e9, 15e12, 1.46e6, H100, 700, False, None),
-    "Llama 3.1 70B": TrainingRun(70.6e9, 15e12, 7.0e6, H100, 700, False, None),
-    "Llama 3.1 405B": TrainingRun(405e9, 15.6e12, 30.84e6, H100, 700, False, None),
+    "GPT-3": TrainingRun(175e9, 300e9, 10_000 * 14.8 * 24, V100, 330, True, 1.1, 10_000),
+    "BLOOM": TrainingRun(176e9, 366e9, 1_082_990, A100, 400, False, 1.2, 384),
+    "Llama 3.1 8B": TrainingRun(8.03e9, 15e12, 1.46e6, H100, 700, False, None, None),
+    "Llama 3.1 70B": TrainingRun(70.6e9, 15e12, 7.0e6, H100, 700, False, None, None),
+    "Llama 3.1 405B": TrainingRun(405e9, 15.6e12, 30.84e6, H100, 700, False, None, 16_384),
 }
 
 

@@ -1,15 +1,20 @@
 """What filling in blanks is good for: ``python -m attnmath.fine_tuning_study OUT.json`` fine-tunes and measures.
 
-The pretrained model is the one that comes with the book, a run of ``python -m attnmath.train mlm``.
+The pretrained model is the one that comes with the book, a run of ``python -m attnmath.train mlm``, which the study
+repeats and compares with it. Shorter runs say what it matters where the heads begin to look.
 
 The task: of the first 48 tokens of a docstring, say which subpackage of NumPy or SciPy it documents. Files are whole in
 one part, so no docstring of a test file was ever seen, neither with its label nor without.
 """
 
+import hashlib
 import math
 import sys
+import tempfile
 from collections import Counter
+from dataclasses import asdict, replace
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +28,7 @@ from attnmath.study import Study
 from attnmath.tasks import mlm
 from attnmath.torch.bert import bert, mean_pool
 from attnmath.torch.losses import cross_entropy
-from attnmath.torch.training import rise_and_cosine
+from attnmath.torch.training import Run, rise_and_cosine
 
 SEEDS = (1, 2, 3)
 LABELS = (200, 0)  # how many labelled docstrings; 0 for all
@@ -35,6 +40,8 @@ SPLITS = {"masked": (1.0, 0.0, 0.0), "random": (0.0, 1.0, 0.0), "unchanged": (0.
 CONFIG = mlm.PRESETS["book"]
 FIRST = 3  # losses that a test repeats
 C = (0.1, 1.0, 10.0, 100.0)
+SHORT = 125  # steps before each look at the validation text, in the runs of `starts`
+STARTS = {"near": True, "everywhere": False}
 RUNS = ("pretrained", "from nothing", "pretrained, frozen", "from nothing, frozen")
 OTHERS = ("frequent", "bayes", "tf-idf", "tf-idf, whole")
 
@@ -165,11 +172,11 @@ def written(hits: np.ndarray) -> str:
     return "".join("01"[hit] for hit in hits.astype(int))
 
 
-def tuned(start: dict | None, parts, count: int, seed: int) -> dict:
+def tuned(state: dict | None, parts, count: int, seed: int) -> dict:
     """Fine-tune from a state, or from parameters that the seed draws."""
     train, dev, test = parts["train"], parts["dev"], parts["test"]
     rows = sample(train.y, count, seed)
-    model = Classifier(encoder(CONFIG, start, seed), len(classes()))
+    model = Classifier(encoder(CONFIG, state, seed), len(classes()))
     losses = fine_tune(model, train.ids[rows], train.y[rows], RATE, STEPS[count], seed)
     first = [round(loss, 4) for loss in losses[:FIRST]]
     score = round(float(right(model, dev).mean()), 4)
@@ -297,6 +304,38 @@ def blanks(task: mlm.Task, model) -> dict:
     }
 
 
+# the pretraining -----------------------------------------------------------------------------------------------------
+
+
+def pretrained(config: mlm.Config) -> tuple[dict, nn.Module]:
+    """Fill in blanks as ``python -m attnmath.train mlm`` does: what a record keeps of the run, and the model."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(mlm.Task(config), Path(folder)).fit(progress=False)
+    run.model.eval()
+    return {
+        "config": asdict(config),
+        "first": [round(loss, 4) for loss in run.losses[:FIRST]],
+        "curve": np.array(run.losses).reshape(-1, 25).mean(1).round(4).tolist(),
+        "validation": [round(epoch["validation_bits"], 4) for epoch in run.history],
+        "bits": {part: round(run.task.measured(run.model, part), 4) for part in ("validation", "test")},
+    }, run.model
+
+
+def committed() -> dict:
+    """The run of the model that comes with the book, repeated, and how far its parameters are from the file's."""
+    found, model = pretrained(CONFIG)
+    data, ours = mlm.COMMITTED.read_bytes(), mlm.load()[0].state_dict()
+    half = {name: X.half().float() for name, X in model.state_dict().items()}
+    distance = max(float((half[name] - X).abs().max()) for name, X in ours.items())
+    weights = {"file": mlm.COMMITTED.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return {"run": "python -m attnmath.train mlm"} | found | {"weights": weights, "distance": distance}
+
+
+def start(nearby: bool, seed: int) -> dict:
+    """A shorter run, with heads that begin near or everywhere."""
+    return pretrained(replace(CONFIG, nearby=nearby, seed=seed, steps=SHORT))[0]
+
+
 # the study -----------------------------------------------------------------------------------------------------------
 
 
@@ -308,12 +347,12 @@ def _parts() -> dict[str, Part]:
 def runs(kind: str) -> dict:
     """An encoder as classifier, by seed (of labels, batches and first parameters) and number of labels."""
     parts, (model, _) = _parts(), mlm.load()
-    start = model.state_dict() if kind.startswith("pretrained") else None
+    state = model.state_dict() if kind.startswith("pretrained") else None
     if "frozen" not in kind:
-        return {str(seed): {str(n): tuned(start, parts, n, seed) for n in LABELS} for seed in SEEDS}
+        return {str(seed): {str(n): tuned(state, parts, n, seed) for n in LABELS} for seed in SEEDS}
     found = {}
     for seed in SEEDS:
-        one = Classifier(encoder(CONFIG, start, seed), 1).eval()
+        one = Classifier(encoder(CONFIG, state, seed), 1).eval()
         vectors = {name: by_rows(one.features, part.ids) for name, part in parts.items()}
         found[str(seed)] = {str(n): on_vectors(vectors, parts, n, seed) for n in LABELS}
     return found
@@ -339,19 +378,23 @@ def data() -> dict:
 
 
 def _plan():
+    starts = {f"{name} {seed}": partial(start, nearby, seed) for name, nearby in STARTS.items() for seed in SEEDS}
     return {
         "data": data,
+        "pretraining": {"committed": committed} | starts,
         "runs": {kind: partial(runs, kind) for kind in RUNS},
         "others": {kind: partial(others, kind) for kind in OTHERS},
     }
 
 
 def _told(found):
+    if "curve" in found:
+        return found["bits"]
     return [one["0"]["right"].count("1") for one in found.values()]
 
 
 FILE = "chapters/08_at_work/masked_language_model.json"
-STUDY = Study("attnmath.fine_tuning_study", FILE, ("data", "runs", "others"), _plan, _told)
+STUDY = Study("attnmath.fine_tuning_study", FILE, ("data", "pretraining", "runs", "others"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

@@ -11,7 +11,16 @@ import numpy as np
 import torch
 
 import attnmath.torch as at
-from attnmath.induction import after_earlier, induction_score, previous_score, repeated, uniform
+from attnmath.induction import (
+    START,
+    after_earlier,
+    circuits,
+    induction_score,
+    previous_score,
+    repeated,
+    score_paths,
+    uniform,
+)
 from attnmath.study import Study
 from attnmath.tasks import lm
 from attnmath.tree import flatten
@@ -140,6 +149,76 @@ def crossed(params: dict, places=()) -> dict:
     return losses(Y @ params["head"]["weight"], texts())
 
 
+def copying(params: dict, layer: int, heads: int = HEADS) -> list:
+    r"""The share of letters for which a head raises the logit of the letter itself most, and so do all heads together.
+
+    .. math:: C = W_E W_{OV} W_U,\qquad \operatorname{mean}_x [\,C_{xx} = \max_y C_{xy}\,]
+
+    Parameters
+    ----------
+    params : of `attention_only`, as NumPy arrays.
+    layer, heads : whose heads, and how many it has.
+
+    Returns
+    -------
+    One share for each head, and behind them that of the heads' sum; chance is 1 in as many as there are letters.
+
+    References
+    ----------
+    Elhage et al. (2021), "copying". Chapter 9, eq:copying-share.
+
+    Examples
+    --------
+    >>> from attnmath.induction import copying_circuit
+    >>> copying(copying_circuit(9, 5), 1, heads=1)
+    [1.0, 1.0]
+    """
+    _, OV = circuits(params["layers"][str(layer)]["attention"], heads)
+    words = np.arange(len(params["embeddings"]["word"])) != START
+    E, U = params["embeddings"]["word"][words], params["head"]["weight"][:, words]
+    C = E @ np.concatenate([OV, OV.sum(0)[None]]) @ U
+    return np.round((C.argmax(-1) == np.arange(len(E))).mean(-1), 4).tolist()  # eq:copying-share
+
+
+def leads(params: dict, heads: int = HEADS) -> dict:
+    """By how much the scores of the second layer prefer the places behind an earlier occurrence, by kind of path.
+
+    For each head the mean score of these places minus that of the other places that the row may see, over all rows that
+    have both. The four kinds are the paths of `score_paths`: no head of the first layer on either side, one on the side
+    of the key, one on the side of the query, and one on each.
+    """
+    ids = texts()[:32]
+    there = after_earlier(ids)
+    other = np.tri(N, dtype=bool) & ~there
+    rows = there.any(-1) & other.any(-1)
+    found: dict = {"direct": [], "key": [], "query": [], "both": []}
+    for head in range(heads):
+        sums = dict.fromkeys(found, 0.0)
+        for (p, q), S in score_paths(ids, params, heads, 1, head).items():
+            kind = {(0, 0): "direct", (0, 1): "key", (1, 0): "query", (1, 1): "both"}[(len(p), len(q))]
+            means = [(S * M).sum(-1)[rows] / M.sum(-1)[rows] for M in (there, other)]
+            sums[kind] += float((means[0] - means[1]).mean())
+        for kind, value in sums.items():
+            found[kind].append(round(value, 4))
+    return found
+
+
+def opened(seed: int) -> dict:
+    """The circuits of a model of two layers, trained and before training, read from its weights."""
+    models = {"trained": train(2, seed)[0], "untrained": start(2, seed)}
+    found = {}
+    for name, params in models.items():
+        own = _arrays(params)
+        found[name] = {"copying": [copying(own, i) for i in (0, 1)], "leads": leads(own)}
+    return found
+
+
+def _arrays(tree):
+    if isinstance(tree, dict):
+        return {name: _arrays(part) for name, part in tree.items()}
+    return tree.detach().double().numpy()
+
+
 def run(layers: int, seed: int) -> dict:
     """Train one model and measure it."""
     params, found, log = train(layers, seed)
@@ -207,17 +286,27 @@ def _without(model, ids, layer, head):
     return {name: round(value, 4) for name, value in surprise(model, ids, cores=cores)[0].items()}
 
 
+def of_the_language_model(draws: tuple = SEEDS[:1]) -> dict:
+    """What is asked of the language model: of other trainings on the first draw."""
+    return {"language_model": {str(seed): partial(language_model, seed) for seed in draws}}
+
+
 def _plan():
     runs = {f"{layers} {seed}": partial(run, layers, seed) for layers in STEPS for seed in SEEDS}
-    return {"runs": runs, "language_model": {str(seed): partial(language_model, seed) for seed in SEEDS[:3]}}
+    own = {"opened": {str(seed): partial(opened, seed) for seed in SEEDS}}
+    others = {"other trainings": lm.others(of_the_language_model)}
+    return {"runs": runs} | of_the_language_model(SEEDS[:3]) | own | others
 
 
 def _told(found):
-    return found["log"][-1] if "log" in found else found["text"]["loss"]
+    if "trained" in found:
+        return found["trained"]
+    return found["log"][-1] if "log" in found else str(found)[:300]
 
 
 FILE = "chapters/09_theory/induction.json"
-STUDY = Study("attnmath.induction_study", FILE, ("runs", "language_model"), _plan, _told)
+PARTS = ("runs", "language_model", "opened", "other trainings")
+STUDY = Study("attnmath.induction_study", FILE, PARTS, _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

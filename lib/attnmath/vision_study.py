@@ -26,6 +26,7 @@ RUNS = {  # what is changed of the preset "book", and the seeds
     "conv": ({"model": "conv"}, (1, 2, 3)),
     "moved": ({"shift": 1}, (1, 2, 3)),
     "none": ({"positions": "none"}, (1, 2, 3)),
+    "grid": ({"positions": "grid"}, (1, 2, 3)),
     "scrambled": ({}, (1, 2, 3)),
     "conv scrambled": ({"model": "conv"}, (1, 2, 3)),
 }
@@ -78,7 +79,10 @@ def run(name: str, seed: int) -> dict:
 
 @torch.no_grad()
 def maps(model, X) -> tuple:
-    """Of each picture (b, 1, 8, 8): the rollout's mean row, and what erasing a patch takes from the chosen logit."""
+    """Of each picture: the rollout's mean row, what erasing a patch takes from the chosen logit, and the raw weights.
+
+    Pictures are (b, 1, 8, 8). The raw weights are those of each head of the last layer, the mean of their rows.
+    """
     model.eval()
     given, record = torch.from_numpy(X), {}
     Z = model(given, record=record)
@@ -89,7 +93,7 @@ def maps(model, X) -> tuple:
         erased = given.clone()
         erased[..., i * model.size : (i + 1) * model.size, j * model.size : (j + 1) * model.size] = 0
         lost.append((Z - model(erased)).gather(-1, best)[:, 0].numpy())
-    return attention_rollout(np.stack(layers)).mean(-2), np.stack(lost, -1)
+    return attention_rollout(np.stack(layers)).mean(-2), np.stack(lost, -1), layers[-1].mean(-2)
 
 
 def rank_correlation(A, B) -> float:
@@ -101,7 +105,7 @@ def rank_correlation(A, B) -> float:
 
 def explained(model, test, shown: bool) -> dict:
     """How the rollout, and the ink alone, agree with what erasing each patch does."""
-    rollout, lost = maps(model, test.X)
+    rollout, lost, raw = maps(model, test.X)
     rows = SIDE // model.size
     ink = test.X.reshape(-1, rows, model.size, rows, model.size).sum((2, 4)).reshape(len(test.y), -1)
     record = {
@@ -111,6 +115,7 @@ def explained(model, test, shown: bool) -> dict:
     }
     if shown:
         record["maps"] = [[np.round(M[i], 4).tolist() for M in (rollout, lost)] for i in SHOWN]
+        record["heads"] = [np.round(raw[i], 4).tolist() for i in SHOWN]
     return record
 
 

@@ -3,9 +3,10 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial, wraps
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,8 @@ END, LIMIT = "<|end|>", 0  # stands behind each document, and its id
 BYTES = 256
 QUICK = 64  # windows of the validation text that are read at the end of each epoch
 COMMITTED = Path(__file__).parents[3] / "chapters" / "08_at_work" / "language_model.safetensors"
+OTHERS = (3,)  # seeds of more trainings of the preset ``full``; their weights do not come with the book
+_read = COMMITTED  # what `load` reads where no file is named
 
 
 @dataclass(frozen=True)
@@ -285,12 +288,13 @@ def docstrings() -> dict[str, list[str]]:
     return {part: [doc.text for doc in getattr(data, part)] for part in ("train", "validation", "test")}
 
 
-def load(path: Path = COMMITTED, device="cpu") -> LanguageModel:
+def load(path: Path | None = None, device="cpu") -> LanguageModel:
     """The trained model of a file; by default the one that comes with the book.
 
     Parameters
     ----------
-    path : a file ``model.safetensors`` of a run, or one that `halve` wrote. Its parameters become float32.
+    path : a file ``model.safetensors`` of a run, or one that `halve` wrote. Its parameters become float32. None is the
+        model of the book, or within `instead` the one that is named there.
     device : where the model shall be.
 
     Raises
@@ -300,8 +304,46 @@ def load(path: Path = COMMITTED, device="cpu") -> LanguageModel:
     ValueError
         If it is damaged, or holds a model of another task.
     """
-    tensors, config, meta = saved(path, Config, "lm")
+    tensors, config, meta = saved(_read if path is None else path, Config, "lm")
     return load_state(LanguageModel(config, bpe.BytePairs.of(meta)), tensors, device)
+
+
+@contextmanager
+def instead(path: Path):
+    """Within, `load` reads this file where none is named, so that a study asks another training the same questions."""
+    global _read
+    before, _read = _read, Path(path)
+    try:
+        yield
+    finally:
+        _read = before
+
+
+def cached(of: Callable) -> Callable:
+    """`functools.cache` for a function of the trained model: it forgets nothing, and keeps the trainings apart."""
+    kept = cache(lambda path, *given, **options: of(*given, **options))
+    return wraps(of)(lambda *given, **options: kept(_read, *given, **options))
+
+
+def another(seed: int) -> Path:
+    """The file of another training of the preset ``full``, which first takes four minutes of one core if it is new."""
+    out = Path("runs") / f"lm-full-{seed}"
+    if not (out / "model.safetensors").exists():
+        run = training.Run(Task(replace(PRESETS["full"], seed=seed)), out).fit(progress=False)
+        run.finish(["python", "-m", "attnmath.train", "lm", "--preset=full", f"--seed={seed}"])
+    return out / "model.safetensors"
+
+
+def asked(path: Path, plan: Mapping[str, Mapping[str, Callable]]) -> dict:
+    """What a study's plan finds on the trained model of a file, behind the SHA-256 of that file."""
+    with instead(path):
+        found = {part: {name: find() for name, find in some.items()} for part, some in plan.items()}
+    return {"weights": hashlib.sha256(Path(path).read_bytes()).hexdigest()} | found
+
+
+def others(plan: Callable[[], Mapping[str, Mapping[str, Callable]]]) -> dict[str, Callable]:
+    """A part of a study: the same plan for the other trainings."""
+    return {str(seed): lambda seed=seed: asked(another(seed), plan()) for seed in OTHERS}
 
 
 def as_small_gpt(model: LanguageModel) -> dict[str, torch.Tensor]:
