@@ -7,10 +7,25 @@ os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.enviro
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 
-from jaxtyping import install_import_hook
+from types import FunctionType
+
+import jaxtyping
+from jaxtyping import config, install_import_hook
 
 import lean  # noqa: F401  (reading a notebook then takes a second less, in every process that collects tests)
 
+with_checks = jaxtyping.jaxtyped
+
+
+def jaxtyped(**options):
+    """What the hook puts on every function, a vjp each time that one is made: only where there is something to check.
+
+    To make the checks of a function that says no shapes takes longer than most components do.
+    """
+    return lambda f: f if isinstance(f, FunctionType) and not f.__annotations__ else with_checks(f, **options)
+
+
+jaxtyping.jaxtyped = jaxtyped
 install_import_hook("attnmath", "beartype.beartype")
 
 import numpy as np
@@ -32,3 +47,11 @@ torch.set_num_threads(1)
 def rng():
     """A fresh generator with one seed, so that a test does not depend on which tests ran before it."""
     return np.random.default_rng(20170612)
+
+
+@pytest.fixture
+def as_users_call():
+    """Without the shape checks that the tests switch on, which would speak first."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)

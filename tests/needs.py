@@ -1,8 +1,10 @@
-"""Tests and the tools that a machine may lack: walls, a browser, PostgreSQL, as `scripts/tools.py` finds them.
+"""Tests and the tools that a machine may lack: walls, browsers, PostgreSQL, as `scripts/tools.py` finds them.
 
 A test that cannot do without one says so: `pytest.mark.needs("walls")`. Where the tool is missing, those of one file
 are replaced by one that is skipped and says why, so that a report shows one line and not sixty. Where the variable
 REQUIRE names the tool, as in the continuous integration, the whole run fails instead, in one sentence.
+
+A test that takes a fixture which starts such a tool has to say so; a run in which one does not begins with its name.
 
 From all other tests the tools are hidden, so that what passes where there is everything passes on the bare machine too;
 `pytest.mark.uses("walls")` is for those that are better run with a tool, and can do without it.
@@ -16,10 +18,16 @@ import pytest
 import tools
 
 lacks = functools.cache(tools.lacks)
+STARTED = {"browser": "browser", "chromium": "browser", "firefox": "firefox"}  # a fixture: the tool that it starts
 
 
 def asked(item, *marks):
     return {name for kind in marks for mark in item.iter_markers(kind) for name in mark.args}
+
+
+def unsaid(item):
+    """The tools that the fixtures of a test start, and that it does not say it needs."""
+    return {STARTED[name] for name in getattr(item, "fixturenames", ()) if name in STARTED} - asked(item, "needs")
 
 
 def refusal(required):
@@ -59,6 +67,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if unknown := asked(item, "needs", "uses") - set(tools.TOOLS):
             raise pytest.UsageError(f"{item.nodeid} needs {', '.join(unknown)}; there are {', '.join(tools.TOOLS)}")
+        if forgotten := unsaid(item):
+            raise pytest.UsageError(f"{item.nodeid} starts {', '.join(forgotten)}; mark it pytest.mark.needs(…)")
         missing = next((name for name in sorted(asked(item, "needs")) if lacks(name)), None)
         if missing is None:
             kept.append(item)

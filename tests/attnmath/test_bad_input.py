@@ -8,18 +8,12 @@ import sys
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
+from attnmath import _require
 
-
-@pytest.fixture(autouse=True)
-def without_shape_checks():
-    """As a user calls the library: the shape checks that the tests switch on would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
+pytestmark = pytest.mark.usefixtures("as_users_call")
 
 
 X = np.zeros
@@ -478,3 +472,28 @@ def test_the_package_itself_imports_nothing():
     code = "import sys; before = set(sys.modules); import attnmath; print(sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['attnmath']"
+
+
+def test_what_was_accepted_once_does_not_let_others_in():
+    """Sizes are looked up by names, axes, types, dtypes and shapes, and what autocast mixes is not kept."""
+    X, W, b = torch.ones(2, 3), torch.ones(3, 4), torch.ones(4)
+    for _ in range(2):
+        found = _require.shapes(X=(X, "... n i"), W=(W, "i o"))
+        assert found == {"n": 2, "i": 3, "o": 4, "...": ()}
+        found["n"] = 7  # the caller's own
+        with pytest.raises(ValueError, match=r"W has shape \(4, 3\), expected \(i, o\) with i = 3"):
+            _require.shapes(X=(X, "... n i"), W=(W.T, "i o"))
+        with pytest.raises(ValueError, match=r"X has shape \(2, 3\); expected \(i\)"):
+            _require.shapes(X=(X, "i"), W=(W, "i o"))
+        with pytest.raises(ValueError, match=r"W has dtype torch\.int64"):
+            _require.shapes(X=(X, "... n i"), W=(W.long(), "i o"))
+        with torch.autocast("cpu", torch.bfloat16):
+            _require.shapes(X=(X.bfloat16(), "... n i"), W=(W, "i o"), b=(b, "o"))
+        with pytest.raises(ValueError, match=r"W has dtype torch\.float32 but X has torch\.bfloat16"):
+            _require.shapes(X=(X.bfloat16(), "... n i"), W=(W, "i o"), b=(b, "o"))
+        A = np.ones((2, 3))
+        assert _require.shapes(A=(A, "n m"))["m"] == 3
+        with pytest.raises(ValueError, match="A is a numpy MaskedArray"):
+            _require.shapes(A=(np.ma.masked_array(A), "n m"))
+        with pytest.raises(ValueError, match="A has dtype >f8"):
+            _require.shapes(A=(A.astype(">f8"), "n m"))

@@ -8,7 +8,6 @@ import pytest
 import torch
 from jaxtyping import config
 from torch import nn
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -19,6 +18,8 @@ from attnmath.count import bytes_held
 from attnmath.numpy.block_sparse import strips
 from attnmath.torch.block_sparse import gathers
 from attnmath.tree import map_tree
+from tests.attnmath.converted import check_unlifted
+from tests.attnmath.flex import flex_both_ways
 
 HEADS, WIDTH, BLOCK = 2, 12, 4
 
@@ -43,32 +44,50 @@ def ours(module, X, layout, size=BLOCK):
     return theirs
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("tokens", [[0], [0, 1, 11], [5, 23]])
-def test_longformer_is_a_window_with_global_tokens(tokens, rng, monkeypatch):
-    """With the global projections set to the local ones, since ours has one set of three."""
+def longformer_call(X, w, tokens):
+    """Their layer, its global projections set to the local ones since ours has one set of three, and its output."""
     from transformers import LongformerConfig
     from transformers.models.longformer import modeling_longformer as module
 
-    monkeypatch.setattr(module, "torch", Wide("torch"))
-    n, w = 24, 3
     options = {"hidden_size": WIDTH, "num_attention_heads": HEADS, "attention_window": [2 * w]}
+    torch.manual_seed(4)
     layer = module.LongformerSelfAttention(LongformerConfig(**options), 0).double().eval()
     for name in ("query", "key", "value"):
         getattr(layer, f"{name}_global").load_state_dict(getattr(layer, name).state_dict())
-    X = rng.standard_normal((2, n, WIDTH))
-    chosen = torch.zeros(2, n, dtype=torch.bool)
+    chosen = torch.zeros(X.shape[:2], dtype=torch.bool)
     chosen[:, tokens] = True
     theirs = layer(
         torch.from_numpy(X),
         attention_mask=torch.where(chosen, 10000.0, 0.0).double(),
-        is_index_masked=torch.zeros(2, n, dtype=torch.bool),
+        is_index_masked=torch.zeros(X.shape[:2], dtype=torch.bool),
         is_index_global_attn=chosen,
         is_global_attn=True,
     )[0]
+    return layer, theirs
+
+
+TOKENS = pytest.mark.parametrize("tokens", [[0], [0, 1, 11], [5, 23]])
+
+
+@pytest.mark.slow
+@TOKENS
+def test_longformer_is_a_window_with_global_tokens(tokens, rng, monkeypatch):
+    from transformers.models.longformer import modeling_longformer as module
+
+    monkeypatch.setattr(module, "torch", Wide("torch"))
+    w, X = 3, rng.standard_normal((2, 24, WIDTH))
+    layer, theirs = longformer_call(X, w, tokens)
     compare(ours(layer, X, L.longformer(w, tokens)), theirs, atol=1e-10)
     wrong = ours(layer, X, L.longformer(w + 1, tokens))
     assert (wrong - theirs).abs().max() > 1e-3
+
+
+@pytest.mark.slow
+@TOKENS
+def test_longformer_with_its_casts(tokens, rng):
+    X = rng.standard_normal((2, 24, WIDTH))
+    layer, theirs = longformer_call(X, 3, tokens)
+    check_unlifted("Longformer", lambda: theirs, lambda: ours(layer, X, L.longformer(3, tokens)))
 
 
 def bigbird_layer(n, random):
@@ -94,7 +113,7 @@ def bigbird_call(layer, X):
 
 @pytest.mark.slow
 def test_bigbird_is_a_window_with_ends_and_random_blocks(rng, monkeypatch):
-    """Both are given one draw, in which no block occurs twice."""
+    """Both are given one draw, in which no block occurs twice; their layer has no cast that would have to be lifted."""
     count, random = 10, 2
     pattern = np.abs(np.subtract.outer(np.arange(count), np.arange(count))) <= 1
     pattern[[0, -1]] = pattern[:, [0, -1]] = True
@@ -130,18 +149,19 @@ def test_bigbird_of_transformers_has_no_random_blocks_in_inference_but_counts_th
     assert (ours(layer, X, pattern) - theirs).abs().max() > 1e-3, "without the extra counts it is another function"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("layout", [L.window(9, causal=True), L.sinks(3, 5), L.fixed(8, 2)], ids=repr)
 def test_flex_attention_says_the_same(layout, rng):
-    """PyTorch's own attention with a rule, run without its compiler."""
+    """PyTorch's own attention with a rule, run without its compiler, and its own backward."""
     n = 128
-    Q, K, V = (torch.from_numpy(rng.standard_normal((1, HEADS, n, 6))) for _ in range(3))
-    allowed = torch.from_numpy(layout.mask(n))
-    rule = create_block_mask(lambda b, h, i, j: allowed[i, j], None, None, n, n, device="cpu")
-    theirs = flex_attention(Q, K, V, block_mask=rule)
-    compare(at.block_sparse_attention(Q, K, V, layout=layout, size=16), theirs, atol=1e-10)
-    O, _ = an.block_sparse_attention(*(X.numpy() for X in (Q, K, V)), layout=layout, size=16)
-    compare(O, theirs, atol=1e-10)
+    Q, K, V, dO = (rng.standard_normal((1, HEADS, n, 6)) for _ in range(4))
+    want = flex_both_ways(Q, K, V, dO, layout.mask(n))
+    O, vjp = an.block_sparse_attention(Q, K, V, layout=layout, size=16)
+    compare((O, *vjp(dO)), want, name="NumPy", atol=1e-10)
+    leaves = [torch.from_numpy(X).requires_grad_() for X in (Q, K, V)]
+    O = at.block_sparse_attention(*leaves, layout=layout, size=16)
+    compare((O, *torch.autograd.grad(O, leaves, torch.from_numpy(dO))), want, name="torch", atol=1e-10)
 
 
 @pytest.mark.parametrize("layout", [L.window(2), L.strided(4), L.bigbird(3), L.longformer(1, 2)], ids=repr)
@@ -170,13 +190,19 @@ def test_tiles_that_nobody_sees_are_never_read(layout, rng):
 
 @pytest.mark.parametrize("layout", [L.causal(), L.strided(8), L.bigbird(8), L.longformer(8, 3)], ids=repr)
 def test_the_work_is_that_of_the_tiles(layout):
-    """By hand exactly theirs; in PyTorch at most twice that, in few pieces, and a strip in one piece only."""
+    """In both worlds each strip meets its own tiles, once each; strips with as many stand in one piece."""
     n, size = 256, 8
-    tiles = int((layout.tiles(n, n, size) > 0).sum())
-    assert sum(columns.size for _, columns, _ in strips(layout, n, n, size)) == tiles
+    tiles = layout.tiles(n, n, size) > 0
+    assert sum(columns.size for _, columns, _ in strips(layout, n, n, size)) == tiles.sum()
     pieces = gathers(layout, n, n, size)
-    assert tiles <= sum(columns.size for _, columns, _ in pieces) <= 2 * tiles and len(pieces) <= 6
+    assert len(pieces) == len(np.unique(tiles.sum(1)))
+    assert sum(columns.size for _, columns, _ in pieces) == tiles.sum()
     assert sorted(np.concatenate([rows for rows, _, _ in pieces])) == list(range(n // size))
+    for rows, columns, allowed in pieces:
+        own = np.zeros((len(rows), n // size), bool)
+        np.put_along_axis(own, columns, True, 1)
+        assert np.array_equal(own, tiles[rows])
+        assert allowed is None or (allowed.shape == (len(rows), size, columns.shape[1] * size) and not allowed.all())
 
 
 def test_the_backward_pass_keeps_no_weights(rng):
@@ -237,6 +263,7 @@ def test_a_decoder_takes_dense_and_banded_layers_in_turn(rng):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap calls torch's kernel once for each entry
 def test_it_compiles_and_maps(rng):
     """Under torch.func.vmap and on the meta device, where no value can be looked at."""
     Q, K, V = (torch.from_numpy(rng.standard_normal((2, 10, 4))) for _ in range(3))

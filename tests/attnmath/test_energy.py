@@ -1,6 +1,7 @@
 """Energy: the runs agree with what was published, and input that cannot be meant is refused in one line."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,17 @@ def test_the_runs_give_the_numbers_that_were_published_beside_them():
     assert llama.flops == pytest.approx(3.8e25, rel=5e-3)
     card = sum(RUNS[f"Llama 3.1 {size}"].hours for size in ("8B", "70B", "405B"))
     assert card == pytest.approx(39.3e6, rel=1e-3), "the sum that the model card states"
+
+
+def test_days_are_hours_over_devices_and_agree_with_what_was_published():
+    """Patterson et al.: 14.8 days; Luccioni et al.: 118 days, 5 hours, 41 minutes."""
+    assert RUNS["GPT-3"].days == pytest.approx(14.8, rel=1e-9)
+    assert RUNS["BLOOM"].days == pytest.approx(118 + (5 + 41 / 60) / 24, rel=0.01)
+    assert RUNS["Llama 3.1 405B"].days == pytest.approx(30.84e6 / (16 * 1024) / 24, rel=1e-9)
+    assert [name for name, run in RUNS.items() if run.days is None] == ["Llama 3.1 8B", "Llama 3.1 70B"]
+    assert [run.devices for run in RUNS.values()] == [10_000, 48 * 8, None, None, 16 * 1024]
+    run = replace(RUNS["GPT-3"], devices=20_000)
+    assert run.days == pytest.approx(7.4, rel=1e-9) and run.flops == RUNS["GPT-3"].flops
 
 
 def test_no_run_used_more_than_there_is():

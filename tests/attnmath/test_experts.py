@@ -12,6 +12,7 @@ import attnmath.torch as at
 from attnmath import experts as numbers
 from attnmath import shapes
 from attnmath.check import check_vjp, compare
+from attnmath.count import bytes_held
 from attnmath.tree import flatten, map_tree
 from tests.attnmath.test_references import Wide, randomised
 
@@ -164,6 +165,22 @@ def test_parameters_and_work_are_as_counted(top, layer):
     with FlopCounterMode(display=False) as counter:
         at.mixture_of_experts(torch.from_numpy(X), at.from_numpy(params), E, top)
     assert counter.get_total_flops() == numbers.mixture_flops(B * N, D, E, top, 6 * D * F)
+
+
+def test_the_number_of_experts_does_not_multiply_what_the_backward_pass_keeps(rng):
+    """Beside the parameters: the rows of the chosen experts, and a few numbers for each token and expert's score."""
+    n, width, inner = 64, 12, 48
+    X = rng.standard_normal((n, width))
+
+    def kept(experts, top):
+        params = shapes.random_tree(numbers.mixture_shapes(width, inner, experts), rng, 0.5)
+        held = bytes_held(an.mixture_of_experts(X, params, experts, top)[1])
+        return held - sum(leaf.nbytes for leaf in flatten(params).values())
+
+    few, many, twice = kept(4, 1), kept(32, 1), kept(32, 2)
+    rows = 3 * n * inner * 8  # what a gated network of this width must keep of one choice for each token
+    assert rows < few and many - few < 6 * 8 * n * (32 - 4)
+    assert twice - many > rows, "the number of choices does multiply it"
 
 
 def test_an_expert_sees_its_own_tokens_only(layer):
@@ -360,21 +377,12 @@ BAD = [
 
 @pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 @pytest.mark.parametrize("row", BAD, ids=[f"{i}-{row[0]}" for i, row in enumerate(BAD)])
-def test_bad_input_gets_one_clear_line(row, world, without_shape_checks):
+def test_bad_input_gets_one_clear_line(row, world, as_users_call):
     name, args, options, message = row
     lift = lambda X: map_tree(torch.from_numpy, X) if isinstance(X, np.ndarray | dict) else X  # noqa: E731
     with pytest.raises(ValueError, match=message) as error:
         getattr(world, name)(*(map(lift, args) if world is at else args), **options)
     assert "\n" not in str(error.value) and len(str(error.value)) < 300
-
-
-@pytest.fixture
-def without_shape_checks():
-    from jaxtyping import config
-
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 def test_bad_numbers_get_one_clear_line():

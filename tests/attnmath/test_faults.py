@@ -1,14 +1,15 @@
-"""Every check is seen to fail: each row plants one fault in a copy of the library, and the component's cases must die.
+"""Every check is seen to fail: each row plants one fault in a library of its own, and the component's cases must die.
 
 The faults are the mistakes that people make: no scale, wrong axis, no row correction, a mask inverted, an unstable
 softmax, a cotangent not summed. A fault that survives means that the cases of tests/attnmath/cases look away.
 """
 
 import importlib
-import shutil
+import inspect
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType, FunctionType
 
 import numpy as np
 import pytest
@@ -191,6 +192,20 @@ FAULTS = [
     ("torch/losses.py", "total = torch.where(counts, own, 0).sum()", "total = own.sum()", "cross_entropy"),
     ("torch/losses.py", "-own * logP", "-logP", "cross_entropy"),
     ("torch/losses.py", "(weights * torch.where", "(torch.where", "cross_entropy"),
+    ("numpy/beyond_one_memory.py", "2 * A @ T(B)", "A @ T(B)", "store_distribution"),
+    ("numpy/beyond_one_memory.py", "Q - centre, K - centre", "Q, K - centre", "store_distribution"),
+    ("numpy/beyond_one_memory.py", "Q - centre, K - centre", "Q, K", "store_distribution"),
+    ("numpy/beyond_one_memory.py", "np.add.at(P, (..., followed), W)", "P[..., followed] = W", "store_distribution"),
+    ("numpy/beyond_one_memory.py", "S = np.where(_greatest(S, keep), S, -np.inf)", "pass", "store_distribution"),
+    ("numpy/beyond_one_memory.py", "T(dS) @ A - dS.sum(-2)[..., None] * B", "T(dS) @ A", "store_distribution"),
+    ("numpy/beyond_one_memory.py", "sum_to(2 * dK, K.shape)", "2 * dK.reshape(-1, *K.shape)[:1].sum(0)", "store_distribution"),
+    ("numpy/beyond_one_memory.py", "return 2 * (dS @ B)", "return dS @ B", "store_distribution"),
+    ("numpy/beyond_one_memory.py", "softmax(S, temperature)", "softmax(S)", "store_distribution"),
+    ("torch/beyond_one_memory.py", "softmax(S, temperature)", "softmax(S, 1 / temperature)", "store_distribution"),
+    ("torch/beyond_one_memory.py", "scatter_add(-1, tokens.expand_as(W), W)", "scatter(-1, tokens.expand_as(W), W)", "store_distribution"),
+    ("numpy/beyond_one_memory.py", "(1 - weight) * model + weight * store", "weight * model + (1 - weight) * store", "store_mixture"),
+    ("numpy/beyond_one_memory.py", "sum_to(weight * dP, store.shape)", "sum_to((1 - weight) * dP, store.shape)", "store_mixture"),
+    ("torch/beyond_one_memory.py", "(1 - weight) * model + weight * store", "model + weight * store", "store_mixture"),
 ]  # fmt: skip
 
 
@@ -203,23 +218,58 @@ def is_ours(name):
 
 
 @contextmanager
-def library_in(folder):
-    """The library, the cases and the witnesses, imported anew with the library of that folder; then as before.
+def in_place(modules):
+    """These modules instead of those that the other tests share; what is imported meanwhile joins them.
 
     Without the check of shapes: a fault is to die of its values, and the check would take most of the time.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
         patch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("jaxtyping")])
         for name in filter(is_ours, list(sys.modules)):
             patch.delitem(sys.modules, name)
         for name in HELPERS:  # the package holds them too
             patch.delattr(tests.attnmath, name, raising=False)
+        sys.modules.update(modules)
         try:
             yield tuple(importlib.import_module(f"tests.attnmath.{name}") for name in HELPERS)
         finally:
             for name in filter(is_ours, list(sys.modules)):
-                del sys.modules[name]
+                modules[name] = sys.modules.pop(name)
+
+
+@contextmanager
+def planted(module, source):
+    """The functions and methods of a module with the bodies that they have in this source; then as before.
+
+    The functions stay the same objects, so whoever has imported one has the fault, and nothing is imported anew.
+    """
+    bodies = {code.co_qualname: code for code in codes(compile(source, module.__file__, "exec"))}
+    before = {f: f.__code__ for f in functions(module)}
+    try:
+        for f in before:
+            f.__code__ = bodies[f.__qualname__]
+        yield
+    finally:
+        for f, code in before.items():
+            f.__code__ = code
+
+
+def codes(code):
+    """The bodies in a module's code or a class's; not those inside a function, which come with it."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield inner
+            if not inner.co_flags & inspect.CO_OPTIMIZED:  # a class
+                yield from codes(inner)
+
+
+def functions(module):
+    """What a module defines, without decorators."""
+    for value in vars(module).values():
+        for member in vars(value).values() if isinstance(value, type) else [value]:
+            f = inspect.unwrap(member) if callable(member) else member
+            if isinstance(f, FunctionType) and f.__globals__ is vars(module):
+                yield f
 
 
 def dies(case, witnesses):
@@ -233,39 +283,29 @@ def dies(case, witnesses):
     return False
 
 
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory):
-    """A copy of the library with its bytecode, so that a fault costs the compilation of one file and not of all."""
-    folder = tmp_path_factory.mktemp("compiled")
-    shutil.copytree(LIBRARY, folder / "attnmath", ignore=shutil.ignore_patterns("__pycache__"))
-    with library_in(folder):
-        pass
-    return folder
-
-
-@pytest.fixture
-def copy(compiled, tmp_path):
-    shutil.copytree(compiled / "attnmath", tmp_path / "attnmath")
-    return tmp_path
+@pytest.fixture(scope="module")
+def modules():
+    """The library, the cases and the witnesses, imported once more, so that a fault is in no other test's way."""
+    found = {}
+    with in_place(found):
+        return found
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[3]}: {fault[2][:40]}")
-def test_fault_is_seen(fault, copy):
+def test_fault_is_seen(fault, modules):
     file, right, wrong, component = fault
-    path = copy / "attnmath" / file
-    source = path.read_text(encoding="utf-8")
+    source = (LIBRARY / file).read_text(encoding="utf-8")
     assert right in source, f"the line of this fault is gone from {file}: plant it anew"
-    path.write_text(source.replace(right, wrong), encoding="utf-8")
-    for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*"):  # of the same second, it may be, and size
-        stale.unlink()
-    with library_in(copy) as (cases, witnesses):
-        assert sys.modules["attnmath"].__file__.startswith(str(copy))
+    faulty = modules[f"attnmath.{file.removesuffix('.py').replace('/', '.')}"]
+    with in_place(modules) as (cases, witnesses):
         own = [case for case in cases.CASES if case.function == component]
-        assert any(dies(case, witnesses) for case in own), f"no case of {component} sees this fault"
+        with planted(faulty, source.replace(right, wrong)):
+            assert any(dies(case, witnesses) for case in own), f"no case of {component} sees this fault"
+        assert not dies(own[0], witnesses), "a fault is taken out again, and leaves nothing behind"
 
 
-def test_without_a_fault_nothing_dies(copy):
-    with library_in(copy) as (cases, witnesses):
+def test_without_a_fault_nothing_dies(modules):
+    with in_place(modules) as (cases, witnesses):
         for component in {fault[3] for fault in FAULTS}:
             first = next(case for case in cases.CASES if case.function == component)
             assert not dies(first, witnesses), f"the first case of {component} dies in a library without fault"

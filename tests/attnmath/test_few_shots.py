@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from scipy.stats import kstest
 
 import attnmath.numpy as an
@@ -18,13 +17,6 @@ from attnmath.check import compare
 PATH = Path(__file__).parents[2] / "chapters/08_at_work/few_shots.json"
 RECORD = json.loads(PATH.read_text(encoding="utf-8"))
 RUNS = RECORD["runs"]
-
-
-@pytest.fixture
-def without_shape_checks():
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 def layer(run):
@@ -175,7 +167,7 @@ BAD = [
 
 @pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 @pytest.mark.parametrize(("args", "options", "says"), BAD)
-def test_bad_input_is_refused_in_one_line(world, args, options, says, without_shape_checks):
+def test_bad_input_is_refused_in_one_line(world, args, options, says, as_users_call):
     args = [torch.from_numpy(arg) for arg in args] if world is at else args
     with pytest.raises(ValueError, match=says) as said:
         world.mean_attention(*args, **options)
@@ -194,6 +186,6 @@ def test_bad_input_is_refused_in_one_line(world, args, options, says, without_sh
         (lambda: fs.ridge(np.ones((2, 2)), -1.0), "penalty"),
     ],
 )
-def test_a_wrong_number_is_told(call, says, without_shape_checks):
+def test_a_wrong_number_is_told(call, says, as_users_call):
     with pytest.raises(ValueError, match=says):
         call()

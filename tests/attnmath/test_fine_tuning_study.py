@@ -1,7 +1,9 @@
 """The study of fine-tuning: its task, its measures, and that the committed record begins as a run does today."""
 
+import hashlib
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from attnmath import fine_tuning_study as study
 from attnmath.check import compare
 from attnmath.docs import docs, subpackage
 from attnmath.tasks import mlm
+from attnmath.torch.training import Run, saved
 
 FOLDER = Path(__file__).parents[2] / "chapters" / "08_at_work"
 RECORD = FOLDER / "masked_language_model.json"
@@ -175,3 +178,60 @@ def test_the_committed_model_knows_of_blanks_what_the_record_says():
     assert mlm.losses(model, found).mean() / math.log(2) == pytest.approx(record["blanks"]["bits"], abs=0.005)
     assert sum(P.numel() for P in model.parameters()) == record["parameters"]
     assert int((ids != mlm.PAD).sum()) == record["tokens"]["validation"]
+
+
+# the pretraining -----------------------------------------------------------------------------------------------------
+
+
+def pretraining():
+    return json.loads(RECORD.read_text())["pretraining"]
+
+
+def test_the_pretraining_is_recorded_and_its_model_is_the_committed_one():
+    told = pretraining()
+    weights, data = told["committed"]["weights"], mlm.COMMITTED.read_bytes()
+    found = {"file": mlm.COMMITTED.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    assert weights == found, "another file was committed than the one that was compared"
+    assert told["committed"]["run"] == "python -m attnmath.train mlm"
+    assert (
+        told["committed"]["config"] == asdict(mlm.PRESETS["book"]) == asdict(saved(mlm.COMMITTED, mlm.Config, "mlm")[1])
+    )
+    assert told["committed"]["distance"] < 1e-3, "the repeated run has the weights of the file"
+    bits = json.loads(RECORD.read_text())["data"]["blanks"]["bits"]
+    assert told["committed"]["bits"]["validation"] == pytest.approx(bits, abs=2e-3)
+    assert list(told)[1:] == [f"{name} {seed}" for name in study.STARTS for seed in study.SEEDS]
+    for name, run in told.items():
+        config = mlm.Config(**run["config"])
+        assert len(run["curve"]) == config.steps * config.epochs // 25 and len(run["validation"]) == config.epochs
+        assert name == "committed" or name == f"{'near' if config.nearby else 'everywhere'} {config.seed}"
+
+
+def test_a_pretraining_tells_its_run(monkeypatch):
+    """On a small text: the losses, the curve and the bits are those of a run of the command."""
+    words = "the mean of a sum along an axis of the array".split()
+    rng = np.random.default_rng(1)
+    texts = {part: [" ".join(rng.choice(words, 9)) for _ in range(30)] for part in ("train", "validation", "test")}
+    task, small = mlm.Task, mlm.Config(d=8, heads=2, f=16, layers=1, vocabulary=270, context=10, epochs=2, steps=25)
+    monkeypatch.setattr(mlm, "Task", lambda config: task(config, texts))
+    found, model = study.pretrained(small)
+    run = Run(task(small, texts), Path("nowhere"))
+    for epoch in range(2):
+        for chosen in run.task.epoch(epoch):
+            run._update(run.task.batch(chosen, "cpu"))
+    losses = run.losses
+    compare(found["first"], losses[: study.FIRST], atol=1e-4)
+    compare(found["curve"], [np.mean(losses[:25]), np.mean(losses[25:])], atol=1e-4)
+    assert found["bits"]["test"] == pytest.approx(run.task.measured(model, "test"), abs=1e-4)
+    assert found["config"] == asdict(small) and len(found["validation"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["committed", "everywhere 2"])
+def test_the_first_steps_of_the_pretraining_are_repeated(name):
+    told = pretraining()[name]
+    run = Run(mlm.Task(mlm.Config(**told["config"])), Path("nowhere"))
+    for chosen in run.task.epoch(0)[: study.FIRST]:
+        run._update(run.task.batch(chosen, "cpu"))
+    compare(run.losses, told["first"], name=name, atol=2e-3)
+    if name == "committed":
+        assert run.task.tokens == mlm.load()[1], "the tokens of the weights are those of the text"

@@ -13,7 +13,7 @@ from attnmath import shapes
 from attnmath.check import compare
 from attnmath.flamingo_shapes import flamingo_shapes, gated_cross_attention_shapes
 from attnmath.tree import flatten, map_tree
-from tests.attnmath.test_references import Wide, check_both_worlds, randomised
+from tests.attnmath.converted import Wide, check_both_worlds, check_unlifted, randomised
 
 D, E, F, HEADS, N, M, B = 6, 5, 17, 2, 7, 4, 3
 MARKS = np.array([[False, True, False, False, True, False, False]] * (B - 1) + [[False] * N])  # the last text has none
@@ -70,7 +70,7 @@ def test_idefics(kind, qk_norm, last, rng, monkeypatch):
         given[0], given[1], params, HEADS, given[2], **options(at, qk_norm, 1e-3)
     )
     params = from_idefics(model)
-    compare(ours(params), theirs(), name="with upstream's casts to float32", atol=1e-5)
+    check_unlifted("with upstream's casts to float32", theirs, lambda: ours(params))
     monkeypatch.setattr(modeling_idefics, "torch", Wide("torch"))
 
     def by_hand(params):

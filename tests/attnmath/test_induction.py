@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -16,13 +15,6 @@ from attnmath import induction_study as study
 from attnmath.check import compare
 
 PATH = Path(__file__).parents[2] / "chapters/09_theory/induction.json"
-
-
-@pytest.fixture
-def without_shape_checks():
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 @cache
@@ -108,7 +100,7 @@ def test_a_patched_head_is_deaf(rng):
         ({1: (4, 3)}, r"patches\[1\] has shape \(4, 3\); expected weights of 3 queries for 4 keys"),
     ],
 )
-def test_wrong_patches_are_told(world, patches, message, rng, without_shape_checks):
+def test_wrong_patches_are_told(world, patches, message, rng, as_users_call):
     Q, K, V = (rng.standard_normal((2, n, 5)) for n in (3, 4, 4))
     if isinstance(patches, dict):
         patches = {a: np.ones(shape) for a, shape in patches.items()}
@@ -147,7 +139,7 @@ def _grouped():
         (lambda: an.attention_only(np.zeros(6, int), induction.copying_circuit(4, 5), 1), "positions"),
     ],
 )
-def test_bad_input_gets_one_sentence(call, message, without_shape_checks):
+def test_bad_input_gets_one_sentence(call, message, as_users_call):
     with pytest.raises(ValueError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
@@ -158,7 +150,7 @@ def test_bad_input_gets_one_sentence(call, message, without_shape_checks):
 
 def test_the_record_is_whole():
     found = record()
-    assert study.record(found["runs"], found["language_model"]) == found
+    assert study.record(*(found[name] for name in study.PARTS)) == found
     assert list(found["runs"]) == [f"{layers} {seed}" for layers in study.STEPS for seed in study.SEEDS]
     for name, run in found["runs"].items():
         layers = int(name[0])
@@ -198,6 +190,54 @@ def test_ablations_and_crossings_reach_their_heads():
     assert none["copy"] < 0.01 and none["right"] == 1
     assert broken["query"] == broken["value"] == none["copy"] and broken["key"] > 3
     assert uniform > 2 and mean == none["copy"] and second > 2  # its first head attends by place: the mean is itself
+
+
+@pytest.mark.claim("eq:copying-share")
+def test_copying_is_read_from_the_weights():
+    """In the circuit by hand the second layer copies all letters; turned by one letter it copies none."""
+    hand = induction.copying_circuit(9, 5)
+    assert study.copying(hand, 1, heads=1) == [1.0, 1.0]
+    own = hand["layers"]["1"]["attention"]
+    own["value"]["weight"] = np.roll(own["value"]["weight"], 1, -1)
+    assert study.copying(hand, 1, heads=1) == [0.0, 0.0]
+
+
+def test_the_lead_by_hand_is_that_of_the_keys():
+    """20 for a key behind the query's token; the start token has 10, by no head of the first layer."""
+    found = study.leads(induction.copying_circuit(study.VOCABULARY, study.N), heads=1)
+    ids = study.texts()[:32]
+    there = induction.after_earlier(ids)
+    rows = there.any(-1) & (np.tri(study.N, dtype=bool) & ~there).any(-1)
+    start = (-10 / (np.tri(study.N, dtype=bool) & ~there).sum(-1)[rows]).mean()
+    compare(found["key"], [20.0], name="K-composition", atol=1e-3)
+    compare(found["direct"], [start], name="the start token", atol=1e-3)
+    assert abs(found["query"][0]) < 1e-6 and abs(found["both"][0]) < 1e-6
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_the_circuits_before_training_are_those_of_the_record(seed):
+    own, found = study._arrays(study.start(2, seed)), record()["opened"][str(seed)]["untrained"]
+    compare([study.copying(own, i) for i in (0, 1)], found["copying"], atol=1e-9)
+    leads = study.leads(own)
+    for kind, values in found["leads"].items():
+        compare(leads[kind], values, name=kind, atol=1e-3)
+
+
+def test_the_four_kinds_of_path_add_up_to_the_scores():
+    params = study._arrays(study.start(2, 3))
+    ids, leads = study.texts()[:32], study.leads(params)
+    Z = an.token_embedding(ids, params["embeddings"])[0]
+    own = params["layers"]
+    X = Z + an.multi_head_attention(Z, Z, Z, own["0"]["attention"], study.HEADS, an.causal_mask(study.N))[0]
+    QK, _ = induction.circuits(own["1"]["attention"], study.HEADS)
+    there = induction.after_earlier(ids)
+    other = np.tri(study.N, dtype=bool) & ~there
+    rows = there.any(-1) & other.any(-1)
+    for head in range(study.HEADS):
+        S = X @ QK[head] @ X.swapaxes(-1, -2)
+        means = [(S * M).sum(-1)[rows] / M.sum(-1)[rows] for M in (there, other)]
+        total = sum(leads[kind][head] for kind in leads)
+        compare(total, (means[0] - means[1]).mean(), name=f"head {head}", atol=3e-4)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from scipy.special import comb
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.metrics import pairwise
@@ -18,13 +17,6 @@ import attnmath.torch as at
 from attnmath import kernel_regression as kr
 from attnmath import monomials
 from attnmath.check import check_vjp, compare
-
-
-@pytest.fixture
-def without_shape_checks():
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 def test_lines_of_one_component_are_polyfits(rng):
@@ -158,13 +150,13 @@ BAD = [
 
 @pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 @pytest.mark.parametrize(("name", "args", "options", "said"), BAD)
-def test_bad_input_is_told(world, name, args, options, said, without_shape_checks):
+def test_bad_input_is_told(world, name, args, options, said, as_users_call):
     given = [torch.from_numpy(A) if world is at and isinstance(A, np.ndarray) else A for A in args]
     with pytest.raises(ValueError, match=said):
         getattr(world, name)(*given, **options)
 
 
-def test_helpers_refuse_too(without_shape_checks):
+def test_helpers_refuse_too(as_users_call):
     with pytest.raises(ValueError, match="bandwidth is 0"):
         kr.box_weights(X((1, 1)), X((2, 1)), 0)
     with pytest.raises(ValueError, match="may attend to no key"):

@@ -13,6 +13,7 @@ from attnmath.cache import KeyValueCache
 from attnmath.caches import BlockPool, LatentCache, PagedCache, QuantisedCache
 from attnmath.check import compare
 from attnmath.tree import flatten
+from tests.attnmath.converted import check_unlifted
 from tests.attnmath.test_references import Wide, randomised
 
 WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
@@ -26,9 +27,10 @@ def value(result):
     return result[0] if isinstance(result, tuple) else result.detach().numpy()
 
 
-def deepseek(monkeypatch, query, yarn):
-    """An attention of DeepSeek-V3 with random weights in float64, and its cosines and sines."""
-    from transformers import DeepseekV3Config, modeling_rope_utils
+@pytest.fixture
+def lifted(monkeypatch):
+    """Float64 where DeepSeek-V3 asks for float32."""
+    from transformers import modeling_rope_utils
     from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
 
     for module in (deepseek_v3, modeling_rope_utils):
@@ -36,6 +38,13 @@ def deepseek(monkeypatch, query, yarn):
     softmax = torch.nn.functional.softmax
     monkeypatch.setattr(torch.nn.functional, "softmax", lambda X, dim, dtype=None: softmax(X, dim))
     monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+
+
+def deepseek(query, yarn):
+    """An attention of DeepSeek-V3 with random weights in float64, and its cosines and sines."""
+    from transformers import DeepseekV3Config
+    from transformers.models.deepseek_v3 import modeling_deepseek_v3 as deepseek_v3
+
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "mscale": 1.0}
     rope |= {"mscale_all_dim": 1.0, "rope_theta": 50.0}
     config = DeepseekV3Config(
@@ -72,17 +81,48 @@ def ours(model, query):
     return params
 
 
+def causal_call(model, rotary, X):
+    """Its output for rows that see what came before."""
+    n = X.shape[1]
+    hidden = torch.zeros(n, n, dtype=torch.float64).masked_fill(~at.causal_mask(n), -torch.inf)[None, None]
+    return model(X, rotary(X, torch.arange(n)[None]), hidden)[0]
+
+
+def turning(world, yarn):
+    own = world.rotary_frequencies(8, base=50.0)
+    stretched = world.yarn_frequencies(own, 4.0, 64, ramp="index") if yarn else own
+    return partial(world.rotary, frequencies=stretched)
+
+
+BOTH = pytest.mark.parametrize("yarn", [False, True], ids=["plain", "yarn"])
+QUERIES = pytest.mark.parametrize("query", [None, 9], ids=["queries", "latent-queries"])
+
+
+@pytest.mark.slow
+@BOTH
+@QUERIES
+def test_the_attention_of_deepseek_with_its_casts(query, yarn, rng):
+    n, k, r = 6, 5, 8
+    model, rotary = deepseek(query, yarn)
+    X = torch.from_numpy(rng.standard_normal((2, n, 12)))
+    scale = (k + r) ** -0.5 * at.yarn_temperature(4.0) ** 2 if yarn else None
+    with torch.no_grad():
+        want, params = causal_call(model, rotary, X), ours(model, query)
+        for world, P in ((at, params), (an, at.to_numpy(params))):
+            A, mask = as_world(world, X.numpy()), world.causal_mask(n)
+            O = value(world.latent_attention(A, A, A, P, 3, mask, turn=turning(world, yarn), scale=scale))
+            check_unlifted("DeepSeek-V3", lambda: want, lambda O=O: torch.from_numpy(O.copy()))
+
+
 @pytest.mark.slow
 @pytest.mark.claim("eq:latent-attention", "eq:latent-absorbed", "eq:latent", "eq:latent-turned")
-@pytest.mark.parametrize("yarn", [False, True], ids=["plain", "yarn"])
-@pytest.mark.parametrize("query", [None, 9], ids=["queries", "latent-queries"])
-def test_the_attention_of_deepseek(query, yarn, monkeypatch, rng):
+@BOTH
+@QUERIES
+def test_the_attention_of_deepseek(query, yarn, lifted, rng):
     n, k, r = 6, 5, 8
-    model, rotary = deepseek(monkeypatch, query, yarn)
+    model, rotary = deepseek(query, yarn)
     X = torch.from_numpy(rng.standard_normal((2, n, 12))).requires_grad_()
-    positions = rotary(X, torch.arange(n)[None])
-    hidden = torch.zeros(n, n, dtype=torch.float64).masked_fill(~at.causal_mask(n), -torch.inf)[None, None]
-    want = model(X, positions, hidden)[0]
+    want = causal_call(model, rotary, X)
     dO = torch.from_numpy(rng.standard_normal(want.shape))
     names, leaves = zip(*model.named_parameters(), strict=True)
     grads = torch.autograd.grad(want, [X, *leaves], dO)
@@ -91,17 +131,12 @@ def test_the_attention_of_deepseek(query, yarn, monkeypatch, rng):
     for absorbed in (False, True):
         options = {"absorbed": absorbed, "scale": scale}
 
-        def turn(world):
-            own = world.rotary_frequencies(r, base=50.0)
-            stretched = world.yarn_frequencies(own, 4.0, 64, ramp="index") if yarn else own
-            return partial(world.rotary, frequencies=stretched)
-
-        got = at.latent_attention(X, X, X, params, 3, at.causal_mask(n), turn=turn(at), **options)
+        got = at.latent_attention(X, X, X, params, 3, at.causal_mask(n), turn=turning(at, yarn), **options)
         compare(got, want, name="torch", atol=1e-10, rtol=1e-10)
         back = torch.autograd.grad(got, [X, *leaves], dO, retain_graph=True)
         compare(dict(zip(("X", *names), back, strict=True)), dict(zip(("X", *names), grads, strict=True)), atol=1e-9)
         A, mask = X.detach().numpy(), an.causal_mask(n)
-        O, vjp = an.latent_attention(A, A, A, at.to_numpy(params), 3, mask, turn=turn(an), **options)
+        O, vjp = an.latent_attention(A, A, A, at.to_numpy(params), 3, mask, turn=turning(an, yarn), **options)
         compare(O, want, name="NumPy", atol=1e-10, rtol=1e-10)
         dQ, dK, _, dparams = vjp(dO.numpy())
         compare(dQ + dK, grads[0], name="NumPy dX", atol=1e-9)

@@ -1,5 +1,8 @@
 """Layouts: the rules against loops over all pairs, tiles against the booleans, and what they cost."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -162,3 +165,18 @@ def test_wanted_pairs_may_be_fewer():
     mask = L.dilated(1, 2).mask(9)
     even = np.add.outer(np.arange(9), np.arange(9)) % 2 == 0
     assert L.layers_to_reach(mask, wanted=even) == 4
+
+
+def test_the_command_counts_what_the_page_says(capsys):
+    page = Path(__file__).parents[2] / "chapters/07_outlook/sparse_patterns.ipynb"
+    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    said = "".join("".join(out.get("text", "")) for cell in cells for out in cell.get("outputs", []))
+    L.main([])
+    rows = {line.split("(")[0]: line.split()[-2:] for line in capsys.readouterr().out.splitlines()[1:]}
+    share, layers = rows["bigbird"]
+    assert f"pairs that the pattern leaves out: {100 - float(share[:-1]):.1f}%" in said
+    assert f"layers until all are connected: {layers}" in said
+    assert rows["window"][1] == str(-(-1023 // 64)) and rows["sinks"][1] == str(-(-1019 // 64))
+    with pytest.raises(SystemExit):
+        L.main(["--tokens", "63"])
+    assert "give at least 64 tokens" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import torch
 import attnmath.numpy as an
 from attnmath import bpe, saves, train
 from attnmath.numpy.losses import cross_entropy
-from attnmath.numpy.optimisers import adam, adam_state
+from attnmath.numpy.optimisers import adam, adam_state, clip_by_norm
 from attnmath.tasks import lm
 from attnmath.tasks.lm import Config, LanguageModel, Task
 from attnmath.torch.modules import to_numpy
@@ -145,29 +145,31 @@ def test_draws_follow_the_probabilities_that_were_chosen():
 
 
 @pytest.mark.slow
-def test_gradients_by_hand_train_the_same_model():
-    """Fifty steps with gradients and Adam by hand, and with PyTorch's autograd and AdamW: the same losses."""
-    task = Task(replace(TINY, layers=1), texts())
-    torch.manual_seed(4)
-    model = task.model().double()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.1)
-    params = to_numpy(model.tree())
-    state, ours, theirs = adam_state(params), [], []
+def test_gradients_by_hand_train_the_same_model(tmp_path):
+    """Fifty steps on docstrings with the task's schedule, decay and clipping: gradients by hand, and a run of PyTorch.
+
+    The preset is ``book`` in half its sizes, with four windows in a step and a text of 250 documents.
+    """
+    sizes = {"d": 32, "f": 128, "vocabulary": 512, "context": 64}
+    config = replace(lm.PRESETS["book"], **sizes, epochs=1, steps=50, batch=4, warmup=10)
+    task = Task(config, {part: texts[:250] for part, texts in lm.docstrings().items()})
+    run = Run(task, tmp_path)
+    run.model.double()
+    params = to_numpy(run.model.tree())
+    state, losses, norms = adam_state(params), [], []
     options = {"norm": an.layer_norm, "join": partial(an.sublayer, norm_first=True)}
-    for step in range(50):
-        batch = task.batch(task.epoch(step // 20)[step % 20][:4], "cpu")
-        rows = batch.numpy()
-        Z, vjp = an.decoder_only(rows[:, :-1], params, TINY.heads, **options)
+    for step, chosen in enumerate(task.epoch(0), 1):
+        rows = task.batch(chosen, "cpu").numpy()
+        Z, vjp = an.decoder_only(rows[:, :-1], params, config.heads, **options)
         loss, loss_vjp = cross_entropy(Z, rows[:, 1:])
-        ours.append(float(loss))
-        params, state = adam(params, vjp(loss_vjp(1.0)), state, 3e-3, weight_decay=0.1)
-        found = task.loss(model, batch)
-        optimiser.zero_grad()
-        found.backward()
-        optimiser.step()
-        theirs.append(found.item())
-    assert theirs[-1] < 0.8 * theirs[0]
-    np.testing.assert_allclose(ours, theirs, atol=1e-9)
+        losses.append(float(loss))
+        grads, norm = clip_by_norm(vjp(loss_vjp(1.0)), config.clip)
+        norms.append(norm)
+        params, state = adam(params, grads, state, task.rate(step), weight_decay=config.decay)
+    run.fit(progress=False)
+    assert config.layers == 2 and losses[-1] < 0.9 * losses[0]
+    assert 3 < sum(norm > config.clip for norm in norms) < 47, "some gradients are cut, and not all"
+    np.testing.assert_allclose(losses, run.losses, atol=1e-9)
 
 
 def test_it_is_the_model_that_grew():
@@ -206,6 +208,26 @@ def test_a_run_learns_and_its_result_is_what_the_model_says(finished):
     ids, bytes_ = run.task.ids["validation"], lm.length(texts()["validation"])
     quick = lm.surprise(run.model, ids[: lm.QUICK * 12 + 1], 12).mean() * (len(ids) - 1) / bytes_
     assert run.history[-1]["validation_bits_per_byte"] == pytest.approx(quick, rel=1e-9)
+
+
+def test_a_study_can_ask_another_training(finished):
+    """`load` reads the file that is named, a cache does not mix two trainings, and an error ends it all."""
+    path, read = finished[0].out / "model.safetensors", []
+
+    @lm.cached
+    def width(times=1):
+        read.append(times)
+        return times * lm.load().config.d
+
+    own = width()
+    assert lm.asked(path, {"part": {"width": width, "twice": lambda: width(2)}}) == {
+        "weights": lm.hashlib.sha256(path.read_bytes()).hexdigest(),
+        "part": {"width": TINY.d, "twice": 2 * TINY.d},
+    }
+    with pytest.raises(KeyError), lm.instead(path):
+        assert width() == TINY.d != own
+        raise KeyError
+    assert width() == lm.load().config.d == own and read == [1, 1, 2]
 
 
 def test_half_of_the_bytes_say_nearly_the_same(finished, tmp_path, capsys):

@@ -105,7 +105,7 @@ def record():
 
 def test_the_record_agrees_with_itself_and_with_the_weights():
     told = record()
-    for run in [told["full"], *told["book"]]:
+    for run in [told["full"], *told["full again"], *told["book"]]:
         assert run["command"][:4] == ["python", "-m", "attnmath.train", "lm"]
         config = train.configuration(train.parser().parse_args(run["command"][3:]))
         assert asdict(config) == run["config"] and run["steps"] == config.epochs * config.steps
@@ -115,6 +115,8 @@ def test_the_record_agrees_with_itself_and_with_the_weights():
             run["history"][-1]["validation_bits_per_byte"], abs=0.5
         ), "the history has the beginning of the text only"
     assert [run["config"]["seed"] for run in told["book"]] == [1, 2, 3]
+    again = [lm.Config(**run["config"]) for run in told["full again"]]
+    assert again == [replace(lm.PRESETS["full"], seed=seed) for seed in lm.OTHERS]
     model = lm.load()
     assert asdict(model.config) == told["full"]["config"]
     assert sum(P.numel() for P in model.parameters()) == told["full"]["parameters"]

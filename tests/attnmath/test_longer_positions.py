@@ -11,6 +11,7 @@ import attnmath.torch as at
 from attnmath import shapes
 from attnmath.caches import SinkCache
 from attnmath.check import compare
+from tests.attnmath.converted import check_unlifted
 from tests.attnmath.test_references import Wide
 
 WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
@@ -86,6 +87,23 @@ def test_turned_queries_equal_those_of_llama_with_yarn(world, rope, rng):
     Y = world.rotary(as_world(world, X), frequencies=frequencies, start=1000, pairing="half")
     Y = Y if world is at else Y[0]
     compare(world.yarn_temperature(factor) * Y, want, atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.slow
+@WORLDS
+def test_turned_queries_of_llama_with_its_casts(world, rng):
+    """Its angles are products in float32, whose error grows with the position; here near the start."""
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+
+    k, trained, factor, n = 64, 512, 4.0, 9
+    settings = config(k, trained, 1e4, rope_type="yarn", factor=factor, original_max_position_embeddings=trained)
+    X = rng.standard_normal((2, 3, n, k))
+    x = torch.from_numpy(X)
+    cos, sin = LlamaRotaryEmbedding(settings)(x, torch.arange(n)[None])
+    frequencies = world.yarn_frequencies(world.rotary_frequencies(k), factor, trained, ramp="index")
+    Y = world.rotary(as_world(world, X), frequencies=frequencies, pairing="half")
+    Y = world.yarn_temperature(factor) * torch.as_tensor(Y if world is at else Y[0].copy())
+    check_unlifted("Llama with YaRN", lambda: apply_rotary_pos_emb(x, x, cos, sin)[0], lambda: Y)
 
 
 def onnx_cases(monkeypatch):

@@ -1,6 +1,8 @@
 """Attention on projected keys: what is refused, what a mask of slots hides, and the work that is done."""
 
+import json
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import attnmath.numpy as an
 import attnmath.torch as at
 from attnmath import shapes
 from attnmath.check import compare
-from attnmath.low_rank import best_error, projection_error
+from attnmath.low_rank import best_error, main, projection_error
 from tests.attnmath.refusals import check_refused
 
 X = np.zeros
@@ -140,3 +142,16 @@ def test_a_model_takes_it_without_an_edit(world, rng):
     compare(twin, Y, name="twin", atol=1e-11)
     assert np.abs(Y - an.encoder(Z, params, 2)[0]).max() > 1e-2
     assert world.encoder.__name__ == "encoder"
+
+
+@pytest.mark.slow
+def test_the_command_measures_what_the_page_says(capsys):
+    page = Path(__file__).parents[2] / "chapters/07_outlook/low_rank.ipynb"
+    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    said = "".join("".join(out.get("text", "")) for cell in cells for out in cell.get("outputs", []))
+    main([])
+    table = capsys.readouterr().out
+    assert len(table.splitlines()) == 4 and table in said
+    with pytest.raises(SystemExit):
+        main(["--ranks", "7"])
+    assert "give divisors of 256" in capsys.readouterr().err

@@ -10,7 +10,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -82,14 +81,6 @@ def reference():
 @pytest.fixture(scope="module")
 def embeddings(reference):
     return reference.encode(SENTENCES, batch_size=len(SENTENCES), show_progress_bar=False)
-
-
-@pytest.fixture
-def without_shape_checks():
-    """As a user calls the library: the shape checks that the tests switch on would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture
@@ -432,7 +423,7 @@ def test_max_tokens_has_bounds(model, max_tokens):
         model.encode(["Yes"], max_tokens=max_tokens)
 
 
-def test_what_is_no_list_of_strings_is_refused(model, without_shape_checks):
+def test_what_is_no_list_of_strings_is_refused(model, as_users_call):
     with pytest.raises(ValueError, match=r"wrap a single sentence in a list"):
         model.encode("Yes")
     with pytest.raises(ValueError, match=r"not a list of strings"):
@@ -467,7 +458,7 @@ def test_the_first_and_the_last_id_are_inside(model):
     assert np.isfinite(H).all()
 
 
-def test_ids_are_integers(model, without_shape_checks):
+def test_ids_are_integers(model, as_users_call):
     with pytest.raises(ValueError, match=r"ids has dtype float64; token ids are integers"):
         an.bert(np.array([[101.0, 102.0]]), model.params, model.heads)
 
@@ -490,7 +481,7 @@ def test_a_row_of_padding_alone_is_refused(model):
         at.sentence_embedding(torch.tensor(ids), at.from_numpy(model.params), model.heads, torch.tensor(mask))
 
 
-def test_a_mask_of_numbers_is_refused(model, without_shape_checks):
+def test_a_mask_of_numbers_is_refused(model, as_users_call):
     ids, mask = model.encode(["Yes", "Attention, please!"])
     with pytest.raises(ValueError, match=r"mask has shape .* dtype int64; expected booleans"):
         an.bert(ids, model.params, model.heads, mask.astype(np.int64))

@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 from torch import nn
 
 import attnmath.numpy as an
@@ -14,20 +13,14 @@ from attnmath import shapes
 from attnmath.check import compare
 from attnmath.tree import flatten, map_tree, unflatten
 
+pytestmark = pytest.mark.usefixtures("as_users_call")
+
 TOKENS, D, HEADS, F, LAYERS, LENGTH = 11, 12, 3, 17, 2, 7
 TREES = {
     "decoder_only": shapes.decoder_only_shapes(TOKENS, D, F, LAYERS, LENGTH, norm=an.layer_norm),
     "transformer": shapes.transformer_shapes(TOKENS, D, F, LAYERS, LENGTH, norm=an.layer_norm),
     "bert": shapes.bert_shapes(TOKENS, LENGTH, 1, D, F, LAYERS),
 }
-
-
-@pytest.fixture(autouse=True)
-def without_shape_checks():
-    """As a user calls the library: the shape checks that the tests switch on would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])

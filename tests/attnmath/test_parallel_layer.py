@@ -13,7 +13,7 @@ from attnmath.check import compare
 from attnmath.parallel_shapes import parallel_layer_shapes
 from attnmath.shapes import encoder_layer_shapes, random_tree
 from attnmath.tree import flatten
-from tests.attnmath.converted import wide  # noqa: F401 (a fixture)
+from tests.attnmath.converted import check_unlifted, wide  # noqa: F401 (a fixture)
 
 FAMILIES = ("phi",)
 D, HEADS, FF, N = 12, 3, 20, 7
@@ -44,17 +44,27 @@ def of_phi(layer):
     }
 
 
-@pytest.mark.usefixtures("wide")
-def test_is_transformers_phi_layer():
-    """Without rotary angles (cosines 1, sines 0): only the order of the two halves is in question."""
+def both():
+    """Phi's layer and input, and what it and ours make of it, without rotary angles (cosines 1, sines 0)."""
     layer, X = phi(), torch.randn(2, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     width = layer.self_attn.rotary_ndims
     still = torch.ones(2, N, width, dtype=torch.float64), torch.zeros(2, N, width, dtype=torch.float64)
     future = torch.zeros(N, N, dtype=torch.float64).masked_fill(~torch.ones(N, N, dtype=torch.bool).tril(), -torch.inf)
     theirs = layer(X.clone(), attention_mask=future[None, None], position_embeddings=still)
-    params = of_phi(layer)
     feed_forward = partial(at.feed_forward, activation=at.gelu_tanh)
-    ours = at.parallel_layer(X, params, HEADS, at.causal_mask(N), feed_forward=feed_forward)
+    return layer, X, theirs, at.parallel_layer(X, of_phi(layer), HEADS, at.causal_mask(N), feed_forward=feed_forward)
+
+
+def test_is_transformers_phi_layer_with_its_casts():
+    _, _, theirs, ours = both()
+    check_unlifted("Phi's layer", lambda: theirs.detach(), lambda: ours.detach())
+
+
+@pytest.mark.usefixtures("wide")
+def test_is_transformers_phi_layer():
+    """Only the order of the two halves is in question."""
+    layer, X, theirs, ours = both()
+    params = of_phi(layer)
     compare(ours, theirs.detach(), name="Phi's layer", atol=1e-10)
     up = torch.randn(2, N, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     wanted = torch.autograd.grad((theirs * up).sum(), list(layer.parameters()))

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
 from attnmath import shapes
 from attnmath.tree import map_tree
+
+pytestmark = pytest.mark.usefixtures("as_users_call")
 
 IDS, X = np.array([[1, 2, 0]]), np.ones((1, 2, 3, 4))
 TREES = {
@@ -41,14 +42,6 @@ BAD = {
         "no table of segments: leave them out",
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def without_shape_checks():
-    """As a user calls the library: the shape checks that the tests switch on would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])

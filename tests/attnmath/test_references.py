@@ -23,6 +23,7 @@ from tests.attnmath.converted import (
     Wide,
     check_both_worlds,
     check_converted,
+    check_unlifted,
     ids,
     randomised,
     wide,
@@ -141,17 +142,29 @@ T5S = {
 }
 
 
-@pytest.mark.parametrize("config", T5S)
-def test_t5(config, wide):
+def t5_model(config, spread=0.3):
     from transformers import T5Config, T5ForConditionalGeneration
 
-    model = randomised(T5ForConditionalGeneration(T5Config(vocab_size=VOCABULARY, dropout_rate=0.0, **T5S[config])))
+    model = T5ForConditionalGeneration(T5Config(vocab_size=VOCABULARY, dropout_rate=0.0, **T5S[config]))
+    model = randomised(model, spread)
     if config == "unscaled":  # untied by hand: the configuration of this version ties always
         model.lm_head.weight = nn.Parameter(0.3 * torch.randn(VOCABULARY, 6, dtype=torch.float64))
         assert not model.config.scale_decoder_outputs and "head" in at.load_hf(model).params
-    source, target = ids(BATCH, SOURCE), ids(BATCH, TARGET, seed=3)
+    return model, ids(BATCH, SOURCE), ids(BATCH, TARGET, seed=3)
+
+
+@pytest.mark.parametrize("config", T5S)
+def test_t5(config, wide):
+    model, source, target = t5_model(config)
     theirs = lambda: model(source, attention_mask=PADDED, decoder_input_ids=target).logits  # noqa: E731
     check_converted(f"T5 {config}", model, theirs, [source, target], PADDED)
+
+
+@pytest.mark.parametrize("config", T5S)
+def test_t5_with_upstreams_casts(config):
+    model, source, target = t5_model(config, spread=0.1)
+    theirs = lambda: model(source, attention_mask=PADDED, decoder_input_ids=target).logits  # noqa: E731
+    check_unlifted(f"T5 {config}", theirs, lambda: at.load_hf(model)(source, target, mask=PADDED))
 
 
 def test_buckets_of_long_texts_are_t5s():

@@ -13,6 +13,7 @@ from attnmath.check import check_vjp, compare
 from attnmath.state_shapes import mamba_shapes
 from attnmath.tree import flatten, unflatten
 from tests.attnmath.cases.selective_scan import dual_draw, scanned
+from tests.attnmath.converted import check_unlifted
 
 WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 
@@ -126,16 +127,13 @@ class MambaModel:
         return H @ word.T, vjp
 
 
-@pytest.mark.slow
-def test_a_whole_mamba_of_transformers(monkeypatch):
-    """Logits, and the gradient of every parameter, in both worlds: pre-norm blocks whose only step is our layer."""
+IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2], [6, 5, 3, 5, 8, 9, 7]])
+
+
+def small_mamba():
+    """A MambaForCausalLM with random weights in float64."""
     from transformers import MambaConfig, MambaForCausalLM
-    from transformers.models.mamba import modeling_mamba
 
-    from tests.attnmath.test_references import Wide
-
-    monkeypatch.setattr(modeling_mamba, "torch", Wide("torch"))
-    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
     sizes = dict(hidden_size=6, state_size=3, time_step_rank=2, num_hidden_layers=2, vocab_size=11, conv_kernel=3)
     settings = MambaConfig(**sizes, tie_word_embeddings=True, layer_norm_epsilon=1e-4, residual_in_fp32=False)
     torch.manual_seed(3)
@@ -143,7 +141,42 @@ def test_a_whole_mamba_of_transformers(monkeypatch):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(0.4 * torch.randn_like(parameter) + ("norm" in name))
-    ids = torch.tensor([[3, 1, 4, 1, 5, 9, 2], [6, 5, 3, 5, 8, 9, 7]])
+    return model
+
+
+@pytest.mark.slow
+def test_a_whole_mamba_with_its_casts():
+    model = small_mamba()
+    with torch.no_grad():
+        check_unlifted("Mamba", lambda: model(IDS).logits, lambda: MambaModel.twin(IDS, MambaModel(model).params, 1e-4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mamba", "mamba2"])
+def test_a_layer_with_its_casts(name, rng):
+    """The layers of transformers on their torch paths, in float32 where they ask for it."""
+    from tests.attnmath.cases import selective_scan as cases
+
+    tree = shapes.random_tree({"mamba": cases.MAMBA, "mamba2": cases.MAMBA2}[name], rng, 0.5)
+    X, params = torch.from_numpy(rng.standard_normal((2, 7, cases.D))), at.from_numpy(tree)
+    theirs = partial({"mamba": cases.mamba_reference, "mamba2": cases.mamba2_reference}[name], lifted=False)
+    with torch.no_grad():
+        exact = theirs(X, params)
+        check_unlifted(name, lambda: exact, lambda: getattr(at, name)(X, params))
+    by_hand = getattr(an, name)(X.numpy(), tree)[0]
+    check_unlifted(f"NumPy {name}", lambda: exact, lambda: torch.from_numpy(by_hand.copy()))
+
+
+@pytest.mark.slow
+def test_a_whole_mamba_of_transformers(monkeypatch):
+    """Logits, and the gradient of every parameter, in both worlds: pre-norm blocks whose only step is our layer."""
+    from transformers.models.mamba import modeling_mamba
+
+    from tests.attnmath.test_references import Wide
+
+    monkeypatch.setattr(modeling_mamba, "torch", Wide("torch"))
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    model, ids = small_mamba(), IDS
     Z = model(ids).logits
     dZ = torch.from_numpy(np.random.default_rng(2).standard_normal(Z.shape))
     want = dict(zip(dict(model.named_parameters()), torch.autograd.grad(Z, model.parameters(), dZ), strict=True))

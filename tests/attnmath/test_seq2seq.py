@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath.numpy as an
 import attnmath.torch as at
@@ -20,17 +19,11 @@ from attnmath.tasks import g2p, g2p_lstm
 from attnmath.tasks.g2p_lstm import Config, Task
 from attnmath.torch.modules import to_numpy
 
+pytestmark = pytest.mark.usefixtures("as_users_call")
+
 TINY = Config(d=5, h=8, a=6, steps=6, batch=16, warmup=2, rate=1e-2)
 KINDS = ("bahdanau", "luong", "none")
 RECORD = Path(__file__).parents[2] / "chapters/08_at_work/lstm_attention.json"
-
-
-@pytest.fixture(autouse=True)
-def without_shape_checks():
-    """As a user calls the library: the shape checks that the tests switch on would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 def small(train=120, rest=7):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +15,26 @@ from attnmath import layouts, memory_tasks
 from attnmath import side_by_side as side
 from attnmath.cache import KeyValueCache
 from attnmath.check import compare
+from attnmath.tasks import lm
 
 RECORD = json.loads((Path(__file__).parents[2] / "chapters/07_outlook/side_by_side.json").read_text(encoding="utf-8"))
 
 
 def test_the_record_is_whole():
-    runs, times = RECORD["runs"], RECORD["times"]
+    runs, times, equal = (RECORD[part] for part in ("runs", "times", "equal time"))
     assert runs.keys() == {
         f"{task} {mixer} {seed}" for task in side.STEPS for mixer in side.MIXERS for seed in side.SEEDS
     }
     assert times.keys() == {*side.cores(), "s4d"} and all(len(row) == len(side.LENGTHS) for row in times.values())
-    assert side.record(runs, times) == RECORD
-    for name, run in runs.items():
-        assert len(run["curve"]) == math.ceil(side.STEPS[name.split()[0]] / side.KEEP)
-        assert len(run["first"]) == 4 and 0 <= run["accuracy"] <= 1 < run["seconds"]
+    assert equal.keys() == {name for name in runs if name.split()[1:-1] != ["softmax"]}
+    assert side.record(runs, times, equal) == RECORD
+    for name, run in (*runs.items(), *equal.items()):
+        assert len(run["curve"]) == math.ceil(run.get("steps", side.STEPS[name.split()[0]]) / side.KEEP)
+        assert len(run["first"]) == 4 and run["seconds"] > 1
+        if name.startswith("text "):
+            assert 1 < run["bits per byte"] < run["bits per token"] < math.log2(side.VOCABULARY["text"])
+        else:
+            assert 0 <= run["accuracy"] <= 1
 
 
 @pytest.mark.slow
@@ -39,11 +46,101 @@ def test_the_first_steps_are_those_of_the_record(mixer, task):
         compare(again, RECORD["runs"][f"{task} {mixer} {seed}"]["first"], name="losses", atol=2e-3)
 
 
-def test_the_models_have_about_as_many_parameters():
-    counts = {m: sum(map(math.prod, side.sizes(m, "recall").values())) for m in side.MIXERS}
+@pytest.mark.slow
+def test_all_models_were_measured_on_the_same_text():
+    corpus = side._corpus()
+    texts = corpus.texts["test"][: side.DOCUMENTS]
+    wanted = lm.length(texts) / (len(lm.stream(corpus.tokens, texts)) - 1)
+    for part in ("runs", "equal time"):
+        for name, run in RECORD[part].items():
+            if name.startswith("text "):
+                assert abs(run["bits per token"] / run["bits per byte"] - wanted) < 1e-4, name
+
+
+def test_in_equal_time_the_rate_is_planned_for_the_steps_that_are_taken(monkeypatch):
+    run = RECORD["equal time"]["recall window 2"]
+    again = side.train("window", "recall", 2, steps=4, total=run["steps"])["first"]
+    compare(again, run["first"], name="losses", atol=2e-3)
+    monkeypatch.setattr(side, "steps_in_equal_time", lambda mixer, task: 60)
+    found = side.train_in_equal_time("window", "recall", 2)
+    assert found["steps"] == 60 and len(found["curve"]) == 3
+    assert found["curve"] == side.train("window", "recall", 2, total=60)["curve"]
+    unplanned = side.train("window", "recall", 2, steps=60)["curve"]
+    assert found["curve"][0] == unplanned[0] and found["curve"][2] != unplanned[2]
+
+
+@pytest.mark.slow
+def test_equal_time_is_a_ratio_of_times(monkeypatch):
+    """A model whose steps are twice as long takes half as many; softmax attention takes its own number."""
+    side.steps_in_equal_time.cache_clear()
+    alone = side.steps_in_equal_time("softmax", "recall", rounds=9)
+    assert abs(alone / side.STEPS["recall"] - 1) < 0.3
+    build = side.build
+
+    def slow(mixer, *rest):
+        model = build(mixer, *rest)
+        if mixer == "window":
+            model.register_forward_pre_hook(lambda *_: _spin(0.02))
+        return model
+
+    def _spin(seconds):
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+
+    quick = side.steps_in_equal_time("window", "recall", rounds=5)
+    side.steps_in_equal_time.cache_clear()
+    monkeypatch.setattr(side, "build", slow)
+    assert side.steps_in_equal_time("window", "recall", rounds=5) < 0.75 * quick
+    side.steps_in_equal_time.cache_clear()
+
+
+@pytest.fixture
+def small_text(monkeypatch):
+    """Documents of which those that train and those that test share no letter."""
+    texts = {
+        "train": ["ten to one", "not one net"] * 9,
+        "validation": ["xyz" * 9],
+        "test": ["dad-had-a-bad-cab", "ha" * 9],
+    }
+    task = lm.Task(lm.Config(d=8, heads=2, f=8, layers=1, vocabulary=260, context=8), texts)
+    monkeypatch.setattr(side, "_corpus", lambda: task)
+    monkeypatch.setitem(side.LENGTH, "text", 8)
+    return task
+
+
+def test_no_text_that_tests_trains(small_text):
+    draw, (ids, targets) = side.data("text", np.random.default_rng(0))
+    known = small_text.ids["train"].tolist()
+    seen = set()
+    for _ in range(20):
+        rows, wanted = (X.tolist() for X in draw())
+        assert len(rows) == side.WINDOWS and {len(row) for row in (*rows, *wanted)} == {8}
+        for row, answers in zip(rows, wanted, strict=True):
+            assert row[1:] == answers[:-1]
+            assert any(known[i : i + 9] == [*row, answers[-1]] for i in range(len(known)))
+            seen |= {*row, *answers}
+    assert seen & set(ids.unique().tolist()) == {lm.LIMIT}
+    asked = targets[targets >= 0]
+    compare(asked, small_text.ids["test"][1:], name="each token of the test text, once")
+
+
+def test_the_bits_are_those_of_the_language_model(small_text):
+    torch.manual_seed(0)
+    model, (_, held) = small_text.model(), side.data("text", None)
+    found = side._bits(model, *held)
+    wanted = lm.bits_per_byte(model, small_text.texts["test"], stride=8)
+    assert abs(found["bits per byte"] - wanted) < 1e-3
+    bytes_, tokens = lm.length(small_text.texts["test"]), len(small_text.ids["test"]) - 1
+    assert abs(found["bits per token"] - wanted * bytes_ / tokens) < 1e-3
+
+
+@pytest.mark.parametrize("task", side.STEPS)
+def test_the_models_have_about_as_many_parameters(task):
+    counts = {m: sum(map(math.prod, side.sizes(m, task).values())) for m in side.MIXERS}
     assert max(counts.values()) / min(counts.values()) < 1.01
     for mixer in ("softmax", "delta + window", "experts", "s4d"):
-        model = side.build(mixer, "recall", 0)
+        model = side.build(mixer, task, 0)
         assert sum(p.numel() for p in model.parameters()) == counts[mixer]
 
 
@@ -148,13 +245,15 @@ def test_a_wrong_name_is_named(call, said):
 
 def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(side, "STEPS", {"recall": 1})
-    monkeypatch.setattr(side, "MIXERS", {name: side.MIXERS[name] for name in ("window", "delta")})
+    monkeypatch.setattr(side, "MIXERS", {name: side.MIXERS[name] for name in ("softmax", "window", "delta")})
     monkeypatch.setattr(side, "SEEDS", (0,))
     monkeypatch.setattr(side, "LENGTHS", (8,))
+    monkeypatch.setattr(side, "steps_in_equal_time", lambda mixer, task: 1)
     out, kept = tmp_path / "out.json", {"first": [7.0], "curve": [7.0], "accuracy": 0.5, "seconds": 1.0}
-    out.write_text(json.dumps(side.record({"recall window 0": kept}, {"linear": [3.0]})), encoding="utf-8")
+    out.write_text(json.dumps(side.record({"recall window 0": kept}, {"linear": [3.0]}, {})), encoding="utf-8")
     assert side.main([str(out)]) == 0
     done = json.loads(out.read_text(encoding="utf-8"))
     assert done["runs"]["recall window 0"] == kept and len(done["runs"]["recall delta 0"]["first"]) == 1
     assert done["times"]["linear"] == [3.0] and done["times"].keys() == {*side.cores(), "s4d"}
-    assert side.record(done["runs"], done["times"]) == done
+    assert done["equal time"].keys() == {"recall window 0", "recall delta 0"}
+    assert side.record(done["runs"], done["times"], done["equal time"]) == done

@@ -12,7 +12,7 @@ import attnmath.torch as at
 from attnmath import spans
 from attnmath.check import compare
 from attnmath.tasks import t5
-from tests.attnmath.converted import VOCABULARY, randomised, wide  # noqa: F401
+from tests.attnmath.converted import VOCABULARY, check_unlifted, randomised, wide  # noqa: F401
 
 FAMILIES = ("t5",)
 MARKS = range(1000, 1032)
@@ -84,13 +84,12 @@ def test_bad_input_gets_one_line(call, message):
         call()
 
 
-def test_t5_has_the_same_loss_on_corrupted_pairs(wide):  # noqa: F811
-    """transformers shifts the labels itself and leaves out those that are -100; ours are shifted and masked here."""
+def t5_and_pairs(spread=0.3):
     from transformers import T5Config, T5ForConditionalGeneration
 
     rng, sizes = np.random.default_rng(4), dict(d_model=6, d_kv=5, d_ff=17, num_layers=2, num_heads=3, dropout_rate=0.0)
     ends = dict(pad_token_id=t5.PAD, decoder_start_token_id=t5.PAD)
-    model = randomised(T5ForConditionalGeneration(T5Config(vocab_size=VOCABULARY, **sizes, **ends)))
+    model = randomised(T5ForConditionalGeneration(T5Config(vocab_size=VOCABULARY, **sizes, **ends)), spread)
     pairs = [
         spans.corrupt(rng.integers(2, 17, n), spans.span_mask(n, 0.4, 2.0, rng), range(17, VOCABULARY))
         for n in (9, 12, 10)
@@ -99,6 +98,12 @@ def test_t5_has_the_same_loss_on_corrupted_pairs(wide):  # noqa: F811
         torch.tensor([[*row, *[t5.PAD] * (max(map(len, rows)) - len(row))] for row in rows])
         for rows in zip(*pairs, strict=True)
     )
+    return model, source, target
+
+
+def test_t5_has_the_same_loss_on_corrupted_pairs(wide):  # noqa: F811
+    """transformers shifts the labels itself and leaves out those that are -100; ours are shifted and masked here."""
+    model, source, target = t5_and_pairs()
     labels = torch.where(target == t5.PAD, -100, target)
     want = model(source, attention_mask=source != t5.PAD, labels=labels).loss
     shifted = t5.shift_right(target)
@@ -107,3 +112,14 @@ def test_t5_has_the_same_loss_on_corrupted_pairs(wide):  # noqa: F811
     compare(at.cross_entropy(ours, target, target != t5.PAD), want, name="loss", atol=1e-10, rtol=1e-10)
     unshifted = at.cross_entropy(at.load_hf(model)(source, target, mask=source != t5.PAD), target, target != t5.PAD)
     assert abs(unshifted - want) > 1e-3
+
+
+def test_t5_has_the_same_loss_with_upstreams_casts():
+    model, source, target = t5_and_pairs(spread=0.1)
+    labels = torch.where(target == t5.PAD, -100, target)
+
+    def ours():
+        Z = at.load_hf(model)(source, t5.shift_right(target), mask=source != t5.PAD)
+        return at.cross_entropy(Z, target, target != t5.PAD)
+
+    check_unlifted("loss", lambda: model(source, attention_mask=source != t5.PAD, labels=labels).loss, ours)

@@ -130,7 +130,14 @@ def test_bad_input_gets_one_sentence(world, args, options, message, as_users_cal
 def test_bad_systems_get_one_sentence(world, as_users_call):
     give = (lambda X: X) if world is an else torch.from_numpy
     square, write = give(-np.eye(2)), give(np.ones((2, 1)))
+    pairs, one = give(-np.ones((1, 3, 2))), give(np.ones(1))
+    still = give(np.array([[[-1.0, 0.0], [0.0, 2.0]]]))
     for call, message in (
+        (partial(world.cauchy_kernel, pairs, pairs, pairs, pairs, one, 0), r"n is 0; it must be an integer >= 1"),
+        (partial(world.cauchy_kernel, pairs, pairs, pairs, pairs, -one, 4), r"step holds -1; positive"),
+        (partial(world.cauchy_kernel, still, still, still, still, one, 4), r"A holds 0; it must be < 0, or the kernel"),
+        (partial(world.cauchy_kernel, pairs, still, pairs, pairs, one, 4), r"P has shape \(1, 2, 2\), expected"),
+        (partial(world.cauchy_kernel, *[pairs[..., :1]] * 4, one, 4), r"A has shape \(1, 3, 1\); its last axis"),
         (partial(world.discretise, square, write, 0.0), r"step is 0\.0; it must be > 0"),
         (partial(world.discretise, square, write, 1.0, "euler"), "method is 'euler'"),
         (partial(world.discretise, square, give(np.ones((3, 1))), 1.0), r"B has shape \(3, 1\), expected \(s, i\)"),

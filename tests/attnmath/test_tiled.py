@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -21,6 +20,7 @@ from attnmath.check import compare
 from attnmath.layouts import causal, everything, global_tokens, window
 from attnmath.tiles import Layout
 from attnmath.tree import map_tree
+from tests.attnmath.flex import flex_both_ways
 
 WORLDS = pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 LAYOUTS = pytest.mark.parametrize("layout", [everything(), causal(), window(9), window(3) | global_tokens(2)], ids=repr)
@@ -41,22 +41,28 @@ def both_ways(world, Q, K, V, dO, mask=True, **options):
     return O.detach().numpy(), *(dX.numpy() for dX in torch.autograd.grad(O, leaves, torch.from_numpy(dO)))
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @WORLDS
 @LAYOUTS
 @pytest.mark.parametrize("tile", [7, 64, 1000])
-def test_layouts_equal_flex_attention(world, layout, tile, rng):
-    """PyTorch's FlexAttention, which takes the same rule as a function of two positions."""
+def test_layouts_equal_attention_with_a_mask(world, layout, tile, rng):
     Q, K, V, dO = heads(rng)
-    allowed = torch.from_numpy(layout.mask(70, 90))
-    rule = create_block_mask(lambda b, h, i, j: allowed[i, j], None, None, 70, 90, device="cpu")
     leaves = [torch.from_numpy(X).requires_grad_() for X in (Q, K, V)]
-    dense = F.scaled_dot_product_attention(*leaves, attn_mask=allowed)
-    want = [dense, *torch.autograd.grad(dense, leaves, torch.from_numpy(dO))]
+    dense = F.scaled_dot_product_attention(*leaves, attn_mask=torch.from_numpy(layout.mask(70, 90)))
+    want = (dense, *torch.autograd.grad(dense, leaves, torch.from_numpy(dO)))
     got = both_ways(world, Q, K, V, dO, layout, tile=tile)
-    compare(got, tuple(want), name=f"{layout} in tiles of {tile}", atol=1e-12)
-    flex = flex_attention(*(X.detach() for X in leaves), block_mask=rule)  # on a CPU it goes forward only
-    compare(got[0], flex, name=f"{layout} by FlexAttention", atol=1e-12)
+    compare(got, want, name=f"{layout} in tiles of {tile}", atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@LAYOUTS
+def test_layouts_equal_flex_attention(layout, rng):
+    """PyTorch's FlexAttention, which takes the same rule as a function of two positions, and its own backward."""
+    given = heads(rng)
+    want = flex_both_ways(*given, layout.mask(70, 90))
+    for world in (an, at):
+        got = both_ways(world, *given, layout, tile=32)
+        compare(got, want, name=f"{layout}, {world.__name__}", atol=1e-12)
 
 
 @WORLDS

@@ -29,8 +29,14 @@ def test_rank_correlations_are_spearmans(rng):
 def test_maps_are_what_erasing_each_patch_takes():
     torch.manual_seed(3)
     model, X = vit.network(vit.Config(d=8, heads=2, f=8, layers=2)).eval(), digits.digits().test.X[:3]
-    rollout, lost = vision_study.maps(model, X)
+    rollout, lost, raw = vision_study.maps(model, X)
     assert rollout.shape == lost.shape == (3, 16)
+    seen = {}
+    with torch.no_grad():
+        model(torch.from_numpy(X), record=seen)
+    weights = seen["layers"]["1"]["attention"]["weights"]
+    assert raw.shape == (3, 2, 16) and weights.shape == (3, 2, 16, 16)
+    compare(raw[2, 1], weights[2, 1].mean(0).numpy(), name="a head of the last layer", atol=1e-6)
     compare(rollout.sum(-1), np.ones(3), atol=1e-5)
     erased = X[1:2].copy()
     erased[..., 2:4, 4:6] = 0  # the patch in row 1, column 2
@@ -62,10 +68,13 @@ def test_the_committed_record_is_whole():
     found = {name: tuple(map(int, seeds)) for name, seeds in record["runs"].items()}
     assert found == {name: seeds for name, (_, seeds) in vision_study.RUNS.items()}
     assert len(record["runs"]["vit"]["1"]["maps"]) == len(vision_study.SHOWN)
+    heads = np.array(record["runs"]["vit"]["1"]["heads"])
+    assert heads.shape == (len(vision_study.SHOWN), 4, 16)
+    compare(heads.sum(-1), np.ones(heads.shape[:2]), name="distributions", atol=1e-3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["vit", "moved", "scrambled", "conv"])
+@pytest.mark.parametrize("name", ["vit", "moved", "scrambled", "conv", "grid"])
 def test_the_committed_study_begins_as_a_run_does_today(name, tmp_path):
     record = json.loads(RECORD.read_text())["runs"][name]["2"]
     task = vision_study.task(name, 2)

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config
 
 import attnmath
 import attnmath.numpy as an
@@ -225,15 +224,7 @@ def test_modules_honour_what_functions_take():
     assert gated(X, X).shape == X.shape
 
 
-@pytest.fixture
-def without_shape_checks():
-    """As a user calls the library: the shape checks that the tests switch on would speak first."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
-
-
-def test_a_models_norm_is_one_thing(without_shape_checks):
+def test_a_models_norm_is_one_thing(as_users_call):
     join = partial(at.sublayer, norm_first=True, norm=at.rms_norm)
     model = at.DecoderOnly(TOKENS, D, HEADS, F, LAYERS, norm=at.rms_norm, join=join)
     tree = model.tree()

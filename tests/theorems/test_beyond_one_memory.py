@@ -56,6 +56,31 @@ def test_equal_scores_attain_the_bound():
     assert an.dropped_weight_bound(np.array([[3.0, 1.0]]), 0) == 0
 
 
+def loss_of_mixture(p, s, weight):
+    return -np.log((1 - weight) * p + weight * s).mean()
+
+
+@pytest.mark.claim("prop-store-mixture")
+@given(seed=seeds, n=st.integers(1, 12), power=st.floats(0.5, 4), quiet=st.floats(0, 0.9))
+def test_what_a_mixture_costs_and_when_it_helps(seed, n, power, quiet):
+    """Bound, derivative, convexity, and the mean ratio that says whether some weight is better than none."""
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(0.01, 1, n) ** power
+    s = rng.uniform(0, 1, n) ** power * (rng.random(n) > quiet)
+    weights = np.concatenate([[1e-9], np.geomspace(1e-6, 0.999, 400)])
+    losses = np.array([loss_of_mixture(p, s, weight) for weight in weights])
+    each = -np.log((1 - weights[:, None]) * p + weights[:, None] * s) + np.log(p)
+    assert (each <= -np.log1p(-weights)[:, None] + 1e-12).all()
+    slopes = np.array([((p - s) / ((1 - w) * p + w * s)).mean() for w in weights])
+    assert (np.diff(slopes) >= -1e-9 * abs(slopes[:-1]) - 1e-12).all()
+    for w, slope in zip((0.2, 0.6), (((p - s) / ((1 - w) * p + w * s)).mean() for w in (0.2, 0.6)), strict=True):
+        difference = (loss_of_mixture(p, s, w + 1e-5) - loss_of_mixture(p, s, w - 1e-5)) / 2e-5
+        compare(difference, slope, atol=1e-6, rtol=1e-6, name="the derivative")
+    ratio = (s / p).mean()
+    if abs(ratio - 1) > 1e-3:
+        assert (losses.min() < loss_of_mixture(p, s, 0) - 1e-12) == (ratio > 1)
+
+
 @pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
 def test_it_goes_into_a_model(world, rng):
     params = shapes.random_tree(shapes.decoder_only_shapes(11, 12, 17, layers=1, heads=3), rng, 0.4)

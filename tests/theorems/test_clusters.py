@@ -219,8 +219,23 @@ def test_a_spiral_refutes_every_energy():
     values = np.linalg.eigvals(derivative(lambda a: turning(a, B), rest))
     compare(np.sort(abs(values.imag))[2:], [0.2268, 0.2268], name="imaginary parts", atol=1e-4)
     compare(values.real[values.imag > 0.1], [-1.6224], name="real part", atol=1e-4)
+    J = derivative(lambda a: turning(a, B), rest)
+    inverse = np.linalg.inv(J[:3, :3])
+    eta = abs(inverse @ turning(rest, B)[:3]).max() + 1e-13
+    assert abs(inverse).sum(1).max() * 1100 * eta < 1e-6, "Newton and Kantorovich: there is a point of rest"
+    assert 4e-6 * np.linalg.cond(np.linalg.eig(J)[1]) < 1e-3, "Bauer and Fike: its eigenvalues are as far from real"
     same = derivative(lambda a: (flow(on_circle(a), B, B) * on_circle(a + np.pi / 2)).sum(-1), np.arange(4) * np.pi / 2)
     assert abs(np.linalg.eigvals(same).imag).max() < 1e-8, "with V = B, where there is an energy, a cross rests"
+
+
+@pytest.mark.claim("prop-no-energy")
+def test_the_second_derivatives_are_within_the_bound_of_the_proof(rng):
+    """Second differences along directions of largest entry 1, at random angles."""
+    B, h = np.diag([-2.0, -6.0]), 1e-4
+    A, D = rng.uniform(0, 7, (400, 4)), rng.choice([-1.0, 1.0], (400, 4))
+    pairs = zip(A, D, strict=True)
+    bend = [abs(turning(a + h * d, B) - 2 * turning(a, B) + turning(a - h * d, B)).max() / h**2 for a, d in pairs]
+    assert 10 < max(bend) < 1100
 
 
 @pytest.mark.claim("prop-no-energy")

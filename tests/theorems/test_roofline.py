@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnmath import count
-from attnmath.roofline import H100, Machine, attainable, intensity, kernels, main, measure
+from attnmath.roofline import H100, Machine, attainable, checksum, intensity, kernels, main, measure
 from attnmath.two_levels import tiled_transfers
 
 DATA = Path(__file__).parents[2] / "chapters" / "07_outlook" / "roofline.json"
@@ -80,14 +80,25 @@ def test_the_stored_measurement_is_the_commands(capsys):
     """Memory is measured again at small sizes and is the same; times are not compared, but their growth is."""
     stored = json.loads(DATA.read_text())
     assert stored["command"].endswith("python -m attnmath.roofline --longest 16384")
+    assert stored["sha256"] == checksum(stored), "the record was edited by hand"
+    stored["rows"][0]["peak"] += 1
+    assert stored["sha256"] != checksum(stored)
+    stored["rows"][0]["peak"] -= 1
     rows = {(row["form"], row["n"]): row for row in stored["rows"]}
     assert max(n for _, n in rows) == 16384 and ("plain", 4096) in rows
     for row in measure([256, 512], repeats=1):
         assert row["peak"] == pytest.approx(rows[row["form"], row["n"]]["peak"], rel=0.15, abs=50_000)
     main(["--longest", "256"])
     again = json.loads(capsys.readouterr().out)
-    assert [row["form"] for row in again["rows"]] == ["plain", "fused", "tiled"] and again.keys() == stored.keys()
+    assert [row["form"] for row in again["rows"]] == [
+        "plain",
+        "fused",
+        "tiled",
+        "kernel",
+    ] and again.keys() == stored.keys()
     assert rows["tiled", 16384]["peak"] < 10 * 2**20 < 700 * 2**20 < rows["fused", 16384]["peak"]
+    assert again["sha256"] == checksum(again)
     assert rows["tiled", 16384]["seconds"] < 3
+    assert rows["kernel", 16384]["peak"] < 4.4 * rows["kernel", 4096]["peak"] < 20 * 2**20
     assert rows["tiled", 16384]["seconds"] > 6 * rows["tiled", 4096]["seconds"], "quadratic in time"
     assert rows["tiled", 16384]["peak"] < 4.4 * rows["tiled", 4096]["peak"], "linear in memory"

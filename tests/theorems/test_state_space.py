@@ -5,12 +5,14 @@ from math import comb
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial import legendre
 from scipy.linalg import expm
 
 import attnmath.numpy as an
+import attnmath.torch as at
 from attnmath.check import compare
 
 seeds = st.integers(0, 2**32 - 1)
@@ -134,6 +136,75 @@ def test_a_recurrence_is_a_convolution(seed, s, n):
         y.append((C @ x)[0, 0])
     kernel = [(C @ np.linalg.matrix_power(a, j) @ b)[0, 0] for j in range(n)]
     compare(np.convolve(u, kernel)[:n], y, name="convolution", atol=1e-10)
+
+
+def diagonal_less_rank_one(rng, s):
+    """Pairs (1, s, 2) for `cauchy_kernel`, and the whole system of 2 s complex numbers written out."""
+    A, P, B, C = rng.standard_normal((4, 1, s, 2))
+    A[..., 0] = -np.exp(A[..., 0])
+    A[..., 1] *= 3
+    a, p, b, c = (np.concatenate([X @ [1, 1j], X @ [1, -1j]], -1)[0] for X in (A, P, B, C))
+    return (A, P, B, C), (np.diag(a) - np.outer(p, p.conj()), b[:, None], c)
+
+
+def powers(A, B, C, step, n):
+    """C A^j B for j < n after the bilinear rule, one product after another."""
+    I = np.eye(len(A))
+    a, x = (np.linalg.solve(I - step / 2 * A, Y) for Y in (I + step / 2 * A, step * B))
+    out = []
+    for _ in range(n):
+        out.append((C @ x)[0])
+        x = a @ x
+    return np.array(out)
+
+
+@pytest.mark.claim("prop-cauchy-kernel", "eq:cauchy-kernel", "eq:cauchy-sum")
+@pytest.mark.parametrize("world", [an, at], ids=["numpy", "torch"])
+@pytest.mark.parametrize(("s", "n", "step"), [(1, 1, 0.5), (3, 2, 0.1), (3, 17, 2.0), (4, 64, 0.3), (2, 500, 0.01)])
+def test_four_cauchy_sums_are_the_kernel(world, s, n, step, rng):
+    pairs, (A, B, C) = diagonal_less_rank_one(rng, s)
+    want = powers(A, B, C, step, n)
+    assert np.abs(want).max() > 1e-3 and np.abs(want.imag).max() < 1e-10
+    give = (lambda X: X) if world is an else torch.from_numpy
+    got = world.cauchy_kernel(*(give(X) for X in pairs), give(np.array([step])), n)
+    assert got.shape == (n, 1)
+    compare(got[:, 0], want.real, name="kernel", atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.claim("prop-cauchy-kernel", "eq:legs-normal")
+@pytest.mark.parametrize(("s", "n"), [(2, 9), (16, 200), (64, 301)])
+def test_legs_keeps_its_correction_of_rank_one(s, n):
+    """With P = B / sqrt 2 it is the kernel of LegS itself, with 64 states too; without P it is another one."""
+    A, B = an.hippo_legs(s)
+    want = powers(A, B, B[:, 0], 0.05, n)
+    eigenvalues, b = (X[None] for X in an.legs_diagonal(s))
+    step = np.array([0.05])
+    compare(an.cauchy_kernel(eigenvalues, b / 2**0.5, b, b, step, n)[:, 0], want, name="LegS", atol=1e-10)
+    diagonal = an.cauchy_kernel(eigenvalues, 0 * b, b, b, step, n)[:, 0]
+    impulse = np.eye(1, n).T
+    compare(diagonal, 2 * an.state_space(impulse, eigenvalues, b, b, step, method="bilinear")[0][:, 0], atol=1e-10)
+    assert np.abs(diagonal - want).max() > 0.05
+
+
+@pytest.mark.claim("prop-cauchy-kernel")
+def test_its_denominators_are_nowhere_zero(rng):
+    """At every root of unity, and with a huge P; every eigenvalue of the matrix has a negative real part."""
+    for size in (0.1, 1.0, 30.0):
+        (A, P, B, C), _ = diagonal_less_rank_one(rng, 3)
+        a, p = (np.concatenate([X @ [1, 1j], X @ [1, -1j]], -1)[0] for X in (A, size * P))
+        assert (np.linalg.eigvals(np.diag(a) - np.outer(p, p.conj())).real < 0).all()
+        z = np.exp(2j * np.pi * np.arange(128) / 128)[:, None]
+        D = 1 - z - 0.35 * (1 + z) * a
+        assert np.abs(D).min() > 1e-3
+        assert np.abs(1 + 0.35 * (1 + z[:, 0]) * (abs(p) ** 2 / D).sum(-1)).min() > 1e-3
+        assert np.isfinite(an.cauchy_kernel(A, size * P, B, C, np.array([0.7]), 128)).all()
+
+
+def test_the_cauchy_kernel_has_the_gradient_of_the_powers(rng):
+    """By autograd, through the power of the matrix, against a finite difference in one direction."""
+    pairs, _ = diagonal_less_rank_one(rng, 3)
+    args = [torch.from_numpy(X).requires_grad_() for X in (*pairs, np.array([0.4]))]
+    assert torch.autograd.gradcheck(lambda *args: at.cauchy_kernel(*args, 11), args)
 
 
 @pytest.mark.claim("lem-discretised-stable", "eq:zero-order-hold", "eq:bilinear-step")

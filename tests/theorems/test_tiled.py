@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import attnmath.numpy as an
 from attnmath.check import compare
-from attnmath.layouts import causal, window
+from attnmath.layouts import causal, everything, window
+from attnmath.tiles import NOTHING, SOME, cuts
 from attnmath.two_levels import (
     TwoLevels,
     plain_forward,
@@ -62,6 +63,67 @@ def test_the_loop_is_exact_and_moves_what_the_formula_says(seed, n, m, k, v, row
     compare(L[:, 0], an.logsumexp(Q @ K.T / math.sqrt(k))[0], name="logarithms of the sums", atol=1e-12)
     assert memory.transfers == tiled_transfers(n, m, k, v, rows)
     assert memory.writes == n * (v + 1)
+
+
+class Asked:
+    """A layout that notes which tiles the library's loop looks at: it says of each that some of it may be seen."""
+
+    def __init__(self, layout):
+        self.layout, self.visited = layout, []
+
+    def mask(self, n, m):
+        return self.layout.mask(n, m)
+
+    def part(self, rows, columns, n, m):
+        self.visited.append((rows.start, columns.start))
+        return self.layout.part(rows, columns, n, m)
+
+    def tiles(self, n, m, size):
+        return np.minimum(self.layout.tiles(n, m, size), SOME)
+
+
+class Watched(TwoLevels):
+    """A machine that notes the tile, by its first query and key, when it has read what the inner loop takes."""
+
+    def __init__(self, size, Q, K, inner):
+        super().__init__(size)
+        self.arrays, self.inner, self.first, self.visited = (Q, K), inner, {}, []
+
+    def read(self, X):
+        for array in self.arrays:
+            if X.base is array:
+                self.first[id(array)] = (X.ctypes.data - array.ctypes.data) // array.strides[0]
+        if X.base is self.inner:
+            self.visited.append(tuple(self.first[id(array)] for array in self.arrays))
+        return super().read(X)
+
+
+@pytest.mark.parametrize("layout", [everything(), causal(), window(9)], ids=repr)
+@pytest.mark.parametrize("size", [8, 16, 100])
+def test_the_machine_visits_the_tiles_of_the_librarys_loop(layout, size):
+    """The counted loop is a program of its own. It takes the tiles of `tiled_attention`, in its order, both ways."""
+    Q, K, V, dO = heads(1, 70, 90, 5, 3)
+    asked = Asked(layout)
+    want, vjp = an.tiled_attention(Q, K, V, asked, tile=size)
+    forward = list(asked.visited)
+    kinds = layout.tiles(70, 90, size)
+    assert len(forward) == (kinds != NOTHING).sum() and set(forward) == {
+        (size * i, size * j) for i, j in np.argwhere(kinds != NOTHING).tolist()
+    }
+    machine = Watched(10**6, Q, K, K)
+    O, _ = tiled_forward(machine, Q, K, V, size, size, layout)
+    compare(O, want, name="output", atol=1e-12)
+    assert machine.visited == forward
+    keys = {part.start: part.stop - part.start for part in cuts(90, size)}
+    assert machine.reads == 70 * 5 + (5 + 3) * sum(keys[j] for _, j in forward)
+    if (kinds != NOTHING).all():  # backward the machine has no mask
+        vjp(dO)
+        backward = asked.visited[len(forward) :]
+        machine = Watched(10**6, Q, K, Q)
+        unmasked = tiled_forward(TwoLevels(10**6), Q, K, V, size, size)
+        tiled_backward(machine, Q, K, V, *unmasked, dO, size, size)
+        assert machine.visited == backward and len(backward) == len(forward)
+        assert size == 100 or backward != forward, "keys outside, queries inside"
 
 
 @pytest.mark.claim("thm-tiled-io")

@@ -92,8 +92,8 @@ def core(name, circumstance, args, reference, *, allowed=None, **options):
     return Case(name, circumstance, args, partial(call, name, mask=allowed, **options), theirs)
 
 
-def with_bias(name, reference):
-    args = draw((B, H, N, K), (B, H, M, K), (B, H, M, V), (H, 1, M))
+def with_bias(name, reference, bias=(H, 1, M)):
+    args = draw((B, H, N, K), (B, H, M, K), (B, H, M, V), bias)
     return Case(
         name,
         "bias",
@@ -164,5 +164,5 @@ CASES = [
     core("sinkhorn_attention", "implicit", QKV, divided, steps=300, gradient="implicit"),
     core("sinkhorn_attention", "shared-queries", SHARED, divided, allowed=SEEN, scale=0.8),
     core("sinkhorn_attention", "no-batch", EMPTY, divided),
-    with_bias("sinkhorn_attention", divided),
+    with_bias("sinkhorn_attention", divided, (N, M)),  # what is added to a whole column is divided out again
 ]

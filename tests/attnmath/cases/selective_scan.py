@@ -2,6 +2,7 @@
 
 import importlib
 import types
+from contextlib import ExitStack
 from functools import partial
 from unittest import mock
 
@@ -107,15 +108,18 @@ def layer(tree, *lead):
     return lambda rng: (rng.standard_normal((*lead, M, D)), shapes.random_tree(tree, rng, 0.5))
 
 
-def module(kind, name, config, weights, X):
-    with wide(), mock.patch.object(theirs(name), "torch", Wide("torch")):
+def module(kind, name, config, weights, X, lifted):
+    with ExitStack() as casts:
+        if lifted:
+            casts.enter_context(wide())
+            casts.enter_context(mock.patch.object(theirs(name), "torch", Wide("torch")))
         built = getattr(theirs(name), kind)(config, 0).double().train()
         batch = X.reshape(-1, *X.shape[-2:])
         return torch.func.functional_call(built, weights, (batch,)).reshape(X.shape)
 
 
-def mamba_reference(X, params):
-    """transformers' MambaMixer on its slow path."""
+def mamba_reference(X, params, lifted=True):
+    """transformers' MambaMixer on its slow path; ``lifted``: in float64 where it asks for float32."""
     from transformers import MambaConfig
 
     sizes = dict(hidden_size=D, intermediate_size=INNER, state_size=S, time_step_rank=RANK, conv_kernel=K)
@@ -131,11 +135,11 @@ def mamba_reference(X, params):
         "D": params["skip"],
         "out_proj.weight": params["output"]["weight"].T,
     }
-    return module("MambaMixer", "mamba", config, weights, X)
+    return module("MambaMixer", "mamba", config, weights, X, lifted)
 
 
-def mamba2_reference(X, params):
-    """transformers' Mamba2Mixer on its torch path."""
+def mamba2_reference(X, params, lifted=True):
+    """transformers' Mamba2Mixer on its torch path; ``lifted`` as above."""
     from transformers import Mamba2Config
 
     sizes = dict(hidden_size=D, state_size=S, conv_kernel=K, num_heads=HEADS, head_dim=D // HEADS, chunk_size=2)
@@ -150,7 +154,7 @@ def mamba2_reference(X, params):
         "norm.weight": params["norm"]["gain"],
         "out_proj.weight": params["output"]["weight"].T,
     }
-    return module("Mamba2Mixer", "mamba2", config, weights, X)
+    return module("Mamba2Mixer", "mamba2", config, weights, X, lifted)
 
 
 MAMBA, MAMBA2 = mamba_shapes(D, INNER, S, RANK, K), mamba2_shapes(D, D, S, HEADS, K)

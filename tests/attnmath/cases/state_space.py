@@ -10,6 +10,7 @@ from tests.attnmath.cases.case import B, Case, M, V
 S = 3  # states of a channel
 
 HELPERS = {
+    "cauchy_kernel",  # another way to the kernel of a recurrence: tests/theorems/test_state_space.py compares them
     "discretise",  # two matrices at once, of a system with any matrix: scipy and torch say what they are
     "hippo_legs",  # two constants
     "legs_diagonal",  # two constants
