@@ -9,6 +9,7 @@ exercises are independent, so the k-th of every exercise travel together: seven 
 submissions, plus the reference and the stub.
 """
 
+import contextlib
 import importlib.util
 import json
 from functools import partial
@@ -29,14 +30,30 @@ REPORT = ROOT / "_build" / "wrong-answers.json"
 SETTINGS = load(EXERCISES)
 
 
-def results(source, submissions):
-    """{who: Result} for `submissions`, {who: {grade id: code}}, by what grades students.
+shared = None  # the pool of `one_pool`, while it is open
 
-    Without walls where the machine has none, for these answers are ours.
-    """
+
+def pool():
+    """Grading processes as students have them; without walls where the machine has none, for these answers are ours."""
     make = partial(Zygote, preload=SETTINGS.preload, policy=SETTINGS.policy, unsafe=not abilities())
-    with Local(make, workers=2) as pool:
-        return trial(source, submissions, SETTINGS, pool.run)
+    return Local(make, workers=2)
+
+
+@contextlib.contextmanager
+def one_pool():
+    """All that is graded inside comes of one zygote, as a class does, so that PyTorch is imported once."""
+    global shared
+    with pool() as shared:
+        try:
+            yield
+        finally:
+            shared = None
+
+
+def results(source, submissions):
+    """{who: Result} for `submissions`, {who: {grade id: code}}, by what grades students."""
+    with contextlib.nullcontext(shared) if shared else pool() as grading:
+        return trial(source, submissions, SETTINGS, grading.run)
 
 
 def folder_of(name):
