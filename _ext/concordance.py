@@ -4,6 +4,7 @@ Everything is read by scripts/coverage_index.py; here it only becomes tables.
 """
 
 from generated import add_page
+from wrong_answers import plain
 
 HEAD = "| Item | In the book | NumPy | PyTorch | Tests | Exercises |\n|---|---|---|---|---|---|"
 
@@ -43,7 +44,7 @@ def row(index, item) -> str:
         ", ".join(place.markdown for place in places) or "*not yet covered*",
         several(function(index, name) for label in labels for name in index.world(label, "numpy")),
         several(function(index, name) for label in labels for name in index.world(label, "torch")),
-        several(f"`{name}`" for label in labels for name in index.tests(label)),
+        folded([name for label in labels for name in index.tests(label)]),
         several(exercise(index, name) for label in labels for name in index.exercises.get(label, [])),
     ]
     return "| " + " | ".join(columns) + " |"
@@ -58,6 +59,15 @@ def function(index, name: str) -> str:
 
 def exercise(index, name: str) -> str:
     return index.places[name].markdown if name in index.places else name
+
+
+def folded(tests) -> str:
+    """Their number, and behind it their names: on a phone a row would be longer than the screen."""
+    names = list(dict.fromkeys(tests))
+    if not names:
+        return ""
+    told = ", ".join(f"<code>{plain(name)}</code>" for name in names)
+    return f"<details><summary>{len(names)} test{'s' * (len(names) > 1)}</summary>{told}</details>"
 
 
 def several(found) -> str:

@@ -1,11 +1,14 @@
 """Pictures keep their shape on every screen, and their place before they have come.
 
 A picture's size is written as a style, which a style sheet cannot make smaller in proportion. As attributes the same
-numbers tell the browser the shape, and the style sheet the width.
+numbers tell the browser the shape, and the style sheet the width. A page's first picture comes with the page, and each
+of the others when a reader comes near it.
 """
 
 import re
+from itertools import count
 
+PICTURE = re.compile(r"<img\b(?![^>]*\bloading=)")
 STYLED = re.compile(r'(<img\b[^>]*?) style="width: (\d+)px; height: (\d+)px;"')
 
 
@@ -20,9 +23,21 @@ def as_attributes(html: str) -> str:
     return STYLED.sub(r'\1 width="\2" height="\3"', html)
 
 
+def in_their_time(html: str) -> str:
+    """The same page, on which only the first picture is asked for at once.
+
+    Examples
+    --------
+    >>> in_their_time('<img src="a.png"><img src="b.png"><img loading="eager" src="c.png">')
+    '<img src="a.png"><img loading="lazy" src="b.png"><img loading="eager" src="c.png">'
+    """
+    pictures = (' loading="lazy"' if later else "" for later in count())
+    return PICTURE.sub(lambda found: found[0] + next(pictures), html)
+
+
 def _write(app, page, template, context, doctree):
     if "body" in context:
-        context["body"] = as_attributes(context["body"])
+        context["body"] = in_their_time(as_attributes(context["body"]))
 
 
 def setup(app):

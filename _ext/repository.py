@@ -2,7 +2,8 @@
 
 A Colab machine has neither this repository nor the package. So the build writes, under colab/, a copy of each notebook
 with one more cell at the top that installs the package from the repository; the pages are published to the branch
-`gh-pages`, and the Colab button opens the copy there. The notebooks of the book themselves stay free of it.
+`gh-pages`, and the Colab button opens the copy there. The notebooks of the book themselves stay free of it. What the
+workflow `release` publishes, a PDF and a zip, pages name by `{{ the_pdf }}` and `{{ the_zip }}`.
 """
 
 import json
@@ -10,6 +11,8 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 BRANCH = "gh-pages"
+RELEASED = "{}/releases/latest/download/the-mathematics-of-attention.{}"
+FILES = {"pdf": "one PDF", "zip": "a zip of all pages"}
 INSTALL = """\
 # On Colab only: the course's library, from its repository.
 %pip install -q "attnmath[minilm] @ git+{url}@{branch}"{more}"""
@@ -22,6 +25,8 @@ def _addresses(app, config):
     owner, name = urlparse(theme["repository_url"]).path.strip("/").split("/")
     config.html_baseurl = config.html_baseurl or f"https://{owner}.github.io/{name}/"
     config.ogp_site_url = config.html_baseurl
+    links = {f"the_{end}": f"[{text}]({RELEASED.format(theme['repository_url'], end)})" for end, text in FILES.items()}
+    config.myst_substitutions = {**config.myst_substitutions, **links}
 
 
 def _colab_button(app, pagename, templatename, context, doctree):

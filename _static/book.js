@@ -9,9 +9,37 @@ document.addEventListener("DOMContentLoaded", () => {
     const chapter = toggle.closest("li").querySelector("a");
     if (chapter) toggle.setAttribute("aria-label", "Sections of " + chapter.textContent.trim());
   });
-  document.querySelectorAll("div.highlight pre, div.output pre, div.math")
-    .forEach((box) => { if (box.scrollWidth > box.clientWidth) box.setAttribute("tabindex", "0"); });
 });
+
+// What scrolls sideways can be reached by the keyboard, and says to a screen reader what it is. The theme sees to
+// code itself; it does not see formulas, which stand in the page from the start.
+const SIDEWAYS = { "mjx-container[display='true'], div.math": "formula", ".pst-scrollable-table-container, table.docutils, table.indextable, .cell_output .text_html": "table" };
+const reachable = () => {
+  const boxes = Object.entries(SIDEWAYS).flatMap(([selector, what]) => [...document.querySelectorAll(selector)].map((box) => ({ box, what })));
+  boxes.forEach((one) => { one.scrolls = one.box.scrollWidth > one.box.clientWidth && getComputedStyle(one.box).overflowX === "auto"; });
+  boxes.forEach(({ box, what, scrolls }) => { // all is measured by now: writing does not lay the page out again and again
+    if (scrolls === box.hasAttribute("data-sideways")) return;
+    box.toggleAttribute("data-sideways", scrolls);
+    if (!scrolls) { ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name)); return; }
+    box.setAttribute("tabindex", "0");
+    if (box.tagName !== "TABLE") { box.setAttribute("role", "group"); box.setAttribute("aria-label", `Wide ${what}, scrolls sideways`); }
+  });
+};
+let waiting;
+const reachableSoon = () => { clearTimeout(waiting); waiting = setTimeout(reachable, 200); };
+addEventListener("load", () => {
+  reachable();
+  document.fonts?.addEventListener("loadingdone", reachableSoon); // a formula is wider once its letters have come
+});
+addEventListener("resize", reachableSoon);
+addEventListener("preview", reachable); // of a formula, beside a link to it
+addEventListener("toggle", reachableSoon, true); // a fold opens
+// An arrow moves what has the focus and scrolls; only elsewhere does it turn the page, which Sphinx listens for on the document.
+document.addEventListener("DOMContentLoaded", () => document.body.addEventListener("keydown", (event) => {
+  const box = event.target;
+  if (/^Arrow(Left|Right)$/.test(event.key) && box.tabIndex === 0 && box.scrollWidth > box.clientWidth + 1) event.stopPropagation();
+}));
+addEventListener("change", reachableSoon); // a tab is chosen
 
 // A link into a closed fold opens it, and so does the printer.
 const unfold = (element) => {

@@ -92,6 +92,7 @@ def core(notebook):
     deeper = r"^#+ Going deeper.*?(?=^## Try it|^## In five lines|\Z)"
     text = re.sub(deeper, "", text, flags=re.M | re.S)
     text = re.sub(r"^(:{3,}|`{3,})\{dropdown\}.*?^\1$", "", text, flags=re.M | re.S)
+    text = re.sub(r"^:still: .*$", "", text, flags=re.M)  # nobody reads it
     return re.sub(r"\$\$.*?\$\$", "", text, flags=re.S)
 
 
@@ -151,6 +152,21 @@ def test_a_page_is_not_a_listing(path):
     assert other > 100 and code / (code + other) <= SHARE, (
         f"{code} of {code + other} lines that a reader sees first are code: fold what measures and what sets up"
     )
+
+
+def errata_complaints(text):
+    """Which corrections run into one another, or do not end with the place where they are shown."""
+    entries = [block for block in re.split(r"\n\s*\n", text) if block.startswith("**")]
+    said = [f"two corrections in one paragraph: {block[:60]}" for block in entries if "\n**" in block]
+    shown = r"→ \{ref\}`[^→]*`\.?$"
+    return said + [f"no place is named: {block[:60]}" for block in entries if not re.search(shown, block.rstrip())]
+
+
+def test_each_correction_is_a_paragraph_that_ends_with_its_place():
+    text = (ROOT / "chapters" / "appendix" / "errata.md").read_text(encoding="utf-8")
+    assert errata_complaints(text) == []
+    assert "two corrections" in errata_complaints("**1.** a → {ref}`b`\n**2.** c → {ref}`d`\n")[0]
+    assert "no place" in errata_complaints("**1.** a\n\n**2.** c → {ref}`d`\n")[0]
 
 
 GOOD = """# Title

@@ -20,7 +20,7 @@ ROWS = [
 NAMED = (
     *("Transformer", "GPT", "GPT-3", "BERT", "T5", "PaLM", "LLaMA", "Switch", "Sparse Transformer", "Longformer"),
     *("BigBird", "Linformer", "linear attention", "Performer", "FlashAttention", "S4", "Vision Transformer", "CLIP"),
-    *("Flamingo", "AlphaFold"),
+    *("Flamingo", "AlphaFold", "Shaped Transformer"),
 )
 
 
@@ -34,7 +34,7 @@ def test_all_systems_of_the_sources_have_a_row():
 def test_a_row_is_whole_and_true(row):
     assert len(row) == 4 and all(row), "system, here, there, page and command"
     system, here, there, place = row
-    assert "{cite}`" in system and re.search(r"\d|unbiased|beat", there)
+    assert "{cite}`" in system and re.search(r"\d|unbiased|beat|limit", there)
     page = re.match(r"\{(doc|ref)\}`(?:.*<)?([^`>]+)>?`", place)
     assert page, "the last cell begins with the page"
     if page[1] == "doc":
@@ -45,13 +45,13 @@ def test_a_row_is_whole_and_true(row):
         assert importlib.util.find_spec(module), module
         source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
         assert "__main__" in source, "a command has a main"
-    assert re.search(r"\d|counted", here)
+    assert re.search(r"\d", here)
 
 
 def test_the_numbers_here_are_those_of_the_records():
-    """The last cell computes them from the pages' records and prints a line for each row that has some."""
+    """The last cell computes them from the pages' records and prints a line for each row."""
     lines = re.findall(r"^map: (.+?): (.+)$", PRINTED, re.MULTILINE)
-    assert len(lines) >= 12
+    assert len(lines) == len(ROWS) == len({system for system, _ in lines}), "a line for every row"
     for system, numbers in lines:
         own = [row[1] for row in ROWS if row[0].split(" {cite}")[0] == system]
         assert len(own) == 1, system

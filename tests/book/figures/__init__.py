@@ -1,0 +1,1 @@
+"""Tests of the interactive figures, each held against NumPy in a real browser."""

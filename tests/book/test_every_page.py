@@ -1,0 +1,56 @@
+"""Every page is opened once in a browser: it is whole, fits a phone and a desk, and axe finds nothing on it."""
+
+import pytest
+
+from tests.book.axe import AXE, IN_THE_DARK, UNFOLD, UNREACHED, at_rest, axe, darken, settled
+from tests.book.test_pages import HTML, OVERLAPPING, PAGES, STRETCHED, name, opened
+
+pytestmark = [pytest.mark.book, pytest.mark.needs("browser")]
+# One template writes the pages of source code, from code alone. The text of each is checked, and every tenth is opened.
+# The index only leads on to the title page.
+SOURCES = [path for path in PAGES if "_modules" in path.parts]
+OPENED = sorted({*PAGES} - {*SOURCES} - {HTML / "index.html"} | {*SOURCES[::10]})
+KNOWN = set()  # what axe has been shown on an earlier page
+# A page that has been made wider is laid out anew in the next frame.
+DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+UNSET = "() => [...document.querySelectorAll('article .math')].filter(e => !e.querySelector('mjx-container')).length"
+
+
+@pytest.fixture(scope="module")
+def visitor(browser):
+    """One visitor for all pages: Chromium takes its time to make a new one."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, reduced_motion="reduce")
+    context.set_default_timeout(120_000)
+    yield context
+    context.close()
+
+
+@pytest.mark.parametrize("path", OPENED, ids=name)
+def test_page_in_a_browser(path, visitor, address):
+    """No console error, nothing asked of another host, every formula set.
+
+    On a phone, nothing is wider than the screen, no picture is pulled out of shape, and a keyboard reaches all that
+    scrolls. On a desk, with folds opened, no formula runs into its number, and axe finds nothing: by all rules in the
+    light and by those for colours in the dark.
+    """
+    page = visitor.new_page()
+    said, remote = opened(page, address + name(path))
+    settled(page)
+    unset, broken = page.evaluate(UNSET), page.locator("mjx-merror").all_inner_texts()
+    wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+    stretched, unreached = page.evaluate(STRETCHED), page.evaluate(UNREACHED)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.evaluate(UNFOLD)
+    page.evaluate(DRAWN)
+    overlapping, stretched = page.evaluate(OVERLAPPING), stretched + page.evaluate(STRETCHED)
+    at_rest(page)
+    found = axe(page, KNOWN)
+    darken(page)
+    found += page.evaluate(AXE, IN_THE_DARK)
+    page.close()
+    assert said == [] and remote == [] and broken == []
+    assert unset == 0, f"{unset} formulas are not set"
+    assert wide <= 1, f"the page is {wide} px wider than a phone"
+    assert overlapping == [], "a formula runs into its number"
+    assert stretched == [], "a picture is pulled out of shape"
+    assert unreached + found == []
