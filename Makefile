@@ -10,7 +10,7 @@ COURSE := $(PY) exercises/course.py
 INSTRUCTORS = @test -d exercises/source || { echo "This is the public repository: \`make $@\` works in the instructor's, where the sources of the problem sets are." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book test check lab serve release grade public bench facts notebooks lock clean bench-grading grade-big-class
+.PHONY: help setup book pdf zip test check lab serve release grade public bench facts notebooks lock clean bench-grading grade-big-class
 
 help:  ## this list
 	@echo "The Mathematics of Attention: make <target>   (the first one also makes .venv, once)"
@@ -25,6 +25,12 @@ setup: $(READY)  ## only make .venv
 
 book: $(READY)  ## execute the notebooks and build _build/html/index.html
 	@$(PY) scripts/build_book.py --jobs $(JOBS)
+
+pdf: book  ## print the whole book to _build/the-mathematics-of-attention.pdf (needs a browser, some minutes)
+	@$(PY) scripts/pdf_book.py
+
+zip: book  ## the built pages in _build/the-mathematics-of-attention.zip, to read without a network
+	@$(PY) scripts/zip_book.py
 
 test: book  ## everything: stored outputs of every notebook, library, exercises, built pages
 	@$(PY) scripts/run_tests.py --jobs $(JOBS)

@@ -24,6 +24,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbval.kernel import CURRENT_ENV_KERNEL_NAME, NbvalKernelspecManager
 
+import vector_figures
 from cores import share_cores
 from fingerprint import ROOT, fingerprint
 
@@ -45,8 +46,11 @@ class ThisPython(AsyncKernelManager):
         super().__init__(kernel_spec_manager=NbvalKernelspecManager(), **options)
 
 
-def run(notebook, folder: Path) -> None:
-    """Execute a notebook in place, top to bottom, in a fresh kernel whose working directory is `folder`."""
+def run(notebook, folder: Path, figures: Path | None = None) -> None:
+    """Execute a notebook in place, top to bottom, in a fresh kernel whose working directory is `folder`.
+
+    Its figures are written as vectors to the folder `figures` too, if one is named.
+    """
     NotebookClient(
         notebook,
         timeout=CELL_TIMEOUT,
@@ -55,6 +59,7 @@ def run(notebook, folder: Path) -> None:
         record_timing=False,  # in the metadata of cells, by which the cache would not know the notebook again
         shutdown_kernel="immediate",  # a kernel that has loaded PyTorch takes three seconds to say goodbye
         resources={"metadata": {"path": str(folder)}},
+        extra_arguments=vector_figures.arguments(figures) if figures else [],
     ).execute()
 
 
@@ -202,7 +207,7 @@ def execute_one(path: Path, root: Path):
     made_with, error = fingerprint(root), None
     start = time.perf_counter()
     try:
-        run(notebook, path.parent)
+        run(notebook, path.parent, root / "_build" / "figures")
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as failed:
         error = str(failed) or repr(failed)
     seconds = time.perf_counter() - start

@@ -19,7 +19,8 @@ def fingerprint(root: Path = ROOT) -> str:
 
 def looks(root: Path = ROOT) -> str:
     """Of everything that every built page depends on besides its own text."""
-    return _hash(root, [*sorted((root / "_static").rglob("*.*")), *sorted((root / "_ext").glob("*.py"))])
+    made = [path for folder in ("_static", "_ext") for path in sorted((root / folder).rglob("*.*"))]
+    return _hash(root, [path for path in made if path.is_file() and path.suffix != ".pyc"])
 
 
 def inputs(root: Path = ROOT) -> str | None:

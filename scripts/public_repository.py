@@ -18,6 +18,7 @@ from pathlib import Path
 
 import yaml
 
+import lean  # noqa: F401  (first, for it makes the next ones lighter)
 from grading.leaks import Secrets
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,6 +19,15 @@ from times import Times
 BUILD = ROOT / "_build"
 QUICK = "not slow and not book"  # neither what takes minutes nor what needs the built pages
 
+INSTRUCTORS = (  # what reads the sources of the problem sets; scripts/public_repository.py takes it out
+    "tests/course/test_exercises.py",
+    "tests/course/test_grading.py",
+    "tests/course/test_release.py",
+    "tests/nbreferee/intake/test_gate.py",
+    "tests/nbreferee/pages/test_feedback.py",
+    "tests/house/test_public_repository.py",
+)
+
 
 def pytest(title: str, report: str, *arguments: str, **more: str) -> dict:
     """Run pytest with `more` in its environment; return title, exit code, seconds and a count of the outcomes."""
@@ -68,6 +77,14 @@ def whole(workers: list[str], jobs: int) -> list[dict]:
     return [*runs, {"title": "status page and facts of this run", "code": code, "seconds": seconds, "result": ""}]
 
 
+def left_out(root: Path) -> str:
+    """One line that says which tests a repository without the instructor's side has not; nothing if it has all."""
+    if (root / "exercises" / "source").is_dir():
+        return ""
+    files = ", ".join(name for name in INSTRUCTORS if not (root / name).exists())
+    return f"This is the public repository. Left out, since exercises/source is the instructor's: {files}"
+
+
 def built() -> list[dict]:
     """What the build before this run did, as it stored it."""
     told = BUILD / "book-times.json"
@@ -81,6 +98,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="only the tests that take seconds and need no built book")
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
+    if said := left_out(ROOT):
+        print(said, flush=True)
     share_cores(options.jobs)
     workers = ["-n", str(options.jobs), "--dist", "worksteal", "--ignore=tests/bench", "-p", "no:nbval"]
     runs = quick(workers) if options.quick else whole(workers, options.jobs)

@@ -23,8 +23,8 @@ LOG = os.path.join(ROOT, "_build", "setup.log")
 # With this PyTorch: GB to download and GB that .venv then takes, summed over the wheels of requirements.txt for Linux
 # on x86_64 and Python 3.11. Small: PyTorch's build for the CPU; large: the one for accelerators, Linux's default.
 TORCH = "2.13.0"
-SMALL = (0.7, 2.5)
-LARGE = (3.2, 6.5)
+SMALL = (0.8, 2.7)
+LARGE = (3.3, 6.7)
 
 
 def stop(line):
@@ -112,6 +112,12 @@ def announce(python):
     sys.stdout.flush()
 
 
+def compile_all(python, log):
+    """Compile what was installed, on all cores; pip would on one. Some packages carry files that none can compile."""
+    for folder in glob.glob(os.path.join(VENV, "lib", "python*", "site-packages")):
+        subprocess.call([python, "-m", "compileall", "-q", "-j", "0", folder], stdout=log, stderr=subprocess.STDOUT)
+
+
 def main():
     check_python()
     os.makedirs(os.path.dirname(LOG), exist_ok=True)
@@ -129,7 +135,8 @@ def main():
             run("Making .venv", [sys.executable, "-m", "venv", VENV], log)
         announce(python)
         pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
-        run("Installing requirements.txt", [*pip, "-r", "requirements.txt"], log)
+        run("Installing requirements.txt", [*pip, "--no-compile", "-r", "requirements.txt"], log)
+        compile_all(python, log)
     os.remove(MARK)
     touch(READY, "%d.%d.%d\n" % sys.version_info[:3])
 

