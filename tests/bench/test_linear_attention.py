@@ -59,3 +59,21 @@ def test_torch_against_the_usual_formula(benchmark, ratios):
     title, sizes = "torch linear_attention / einsum", {"heads": 8, "n": 4096, "k": 64}
     ours, theirs = partial(at.linear_attention, *X), partial(katharopoulos, *X)
     assert ratio_of_times(benchmark, ratios, title, ours, theirs, 1.1, sizes) <= 1.1
+
+
+def test_torch_performer_against_its_kernel(benchmark, ratios):
+    """As many directions as the width, against PyTorch's softmax attention, from the length that the page states."""
+    X = [torch.from_numpy(A) for A in inputs(FASTER_FROM)]
+    ours = partial(at.performer_attention, *X, directions=torch.from_numpy(DIRECTIONS))
+    theirs = partial(torch.nn.functional.scaled_dot_product_attention, *X)
+    title, sizes = "torch performer_attention / its SDPA", {"heads": 1, "n": FASTER_FROM, "k": 64}
+    assert ratio_of_times(benchmark, ratios, title, ours, theirs, 1.1, sizes) <= 1.1
+
+
+def test_torch_tiled_against_its_kernel(benchmark, ratios):
+    """A loop over tiles that can be read, beside the kernel that does the same in C++."""
+    X = [torch.from_numpy(A) for A in inputs(4096)]
+    ours, theirs = partial(at.tiled_attention, *X), partial(torch.nn.functional.scaled_dot_product_attention, *X)
+    compare(ours(), theirs(), name="what is timed", atol=1e-5)
+    title, sizes = "torch tiled_attention / its SDPA", {"heads": 1, "n": 4096, "k": 64}
+    assert ratio_of_times(benchmark, ratios, title, ours, theirs, 1.1, sizes, 4) <= 1.1

@@ -32,21 +32,33 @@ def both_ways(inputs, gates):
 PASSES = {"forward": lambda inputs, gates: an.fast_weights(*inputs, **gates), "forward and backward": both_ways}
 
 
+@pytest.mark.parametrize("heads", [1, HEADS])
 @pytest.mark.parametrize("passes", PASSES)
-def test_delta_rule_beside_linear_attention(benchmark, ratios, passes):
-    inputs, gates = draw(16384)
+def test_delta_rule_beside_linear_attention(benchmark, ratios, passes, heads):
+    inputs, gates = draw(16384, heads)
     ours, plain = (partial(PASSES[passes], inputs, options) for options in ({"beta": gates["beta"]}, {}))
     name, goal = f"NumPy delta rule / linear attention, chunks of 64, {passes}", 3.0
-    assert ratio_of_times(benchmark, ratios, name, ours, plain, goal, {"n": 16384} | SIZES, 4) <= goal
+    assert (
+        ratio_of_times(benchmark, ratios, name, ours, plain, goal, {"n": 16384} | SIZES | {"heads": heads}, 4) <= goal
+    )
 
 
-@pytest.mark.parametrize("gates", [(), ("beta",), ("decay",), ("decay", "beta")], ids="-".join)
+def each_component(decay):
+    """A decay for each component of the keys, as gated linear attention has it."""
+    return np.sqrt(decay) * (0.95 + 0.05 * np.random.default_rng(1).random((*decay.shape[:-1], WIDTH), np.float32))
+
+
+@pytest.mark.parametrize("gates", [(), ("beta",), ("decay",), ("decay", "beta"), ("wide decay",)], ids="-".join)
 def test_growth_is_linear(benchmark, ratios, gates):
     """With 4 heads: an array of 32 MiB or more is mapped and zeroed anew at each call, and shorter texts go free."""
     timed, heads = [], 4
     for n in (16384, 4096):
         inputs, options = draw(n, heads)
-        timed.append(partial(an.fast_weights, *inputs, **{name: options[name] for name in gates}))
+        if gates == ("wide decay",):
+            options = {"decay": each_component(options["decay"])}
+        else:
+            options = {name: options[name] for name in gates}
+        timed.append(partial(an.fast_weights, *inputs, **options))
     name, goal = f"NumPy fast_weights ({', '.join(gates) or 'no gates'}), 16,384 / 4,096 keys", 4.6
     assert ratio_of_times(benchmark, ratios, name, *timed, goal, SIZES | {"heads": heads}, 6) <= goal
 
