@@ -19,14 +19,14 @@ import lean  # noqa: F401  (first, for it makes the next ones lighter)
 import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-from nbval.kernel import CURRENT_ENV_KERNEL_NAME, NbvalKernelspecManager
+from nbval.kernel import CURRENT_ENV_KERNEL_NAME
 
 import vector_figures
 from cores import share_cores
 from fingerprint import ROOT, fingerprint
+from warm_kernels import WarmKernel
 
 CELL_TIMEOUT = 300  # seconds; a notebook should stay below 20 in all, but on a busy machine one cell may need minutes
 
@@ -39,13 +39,6 @@ class NotExecutable(ValueError):
     """Executing the notebooks here would not tell what this book's notebooks put out."""
 
 
-class ThisPython(AsyncKernelManager):
-    """A kernel of the interpreter that runs this script, whatever kernels the user has installed as python3."""
-
-    def __init__(self, **options):
-        super().__init__(kernel_spec_manager=NbvalKernelspecManager(), **options)
-
-
 def run(notebook, folder: Path, figures: Path | None = None) -> None:
     """Execute a notebook in place, top to bottom, in a fresh kernel whose working directory is `folder`.
 
@@ -55,7 +48,7 @@ def run(notebook, folder: Path, figures: Path | None = None) -> None:
         notebook,
         timeout=CELL_TIMEOUT,
         kernel_name=CURRENT_ENV_KERNEL_NAME,
-        kernel_manager_class=ThisPython,
+        kernel_manager_class=WarmKernel,
         record_timing=False,  # in the metadata of cells, by which the cache would not know the notebook again
         shutdown_kernel="immediate",  # a kernel that has loaded PyTorch takes three seconds to say goodbye
         resources={"metadata": {"path": str(folder)}},
