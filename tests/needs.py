@@ -18,7 +18,7 @@ import pytest
 import tools
 
 lacks = functools.cache(tools.lacks)
-STARTED = {"browser": "browser", "chromium": "browser", "firefox": "firefox"}  # a fixture: the tool that it starts
+STARTED = {"browser": "browser", "firefox": "firefox"}  # a fixture: the tool that it starts
 
 
 def asked(item, *marks):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.book.axe import AXE, IN_THE_DARK, UNFOLD, UNREACHED, at_rest, axe, darken, settled
-from tests.book.test_pages import HTML, OVERLAPPING, PAGES, STRETCHED, name, opened
+from tests.book.test_pages import HTML, OVERLAPPING, PAGES, STRETCHED, hearing, name, opened
 
 pytestmark = [pytest.mark.book, pytest.mark.needs("browser")]
 # One template writes the pages of source code, from code alone. The text of each is checked, and every tenth is opened.
@@ -16,38 +16,41 @@ DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationF
 UNSET = "() => [...document.querySelectorAll('article .math')].filter(e => !e.querySelector('mjx-container')).length"
 
 
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+
+
 @pytest.fixture(scope="module")
-def visitor(browser):
-    """One visitor for all pages: Chromium takes its time to make a new one."""
-    context = browser.new_context(viewport={"width": 390, "height": 844}, reduced_motion="reduce")
+def tab(browser):
+    """One tab for all pages: to make a new one takes Chromium as long as a page does."""
+    context = browser.new_context(viewport=PHONE, reduced_motion="reduce")
     context.set_default_timeout(120_000)
-    yield context
+    yield context.new_page()
     context.close()
 
 
 @pytest.mark.parametrize("path", OPENED, ids=name)
-def test_page_in_a_browser(path, visitor, address):
+def test_page_in_a_browser(path, tab, address):
     """No console error, nothing asked of another host, every formula set.
 
     On a phone, nothing is wider than the screen, no picture is pulled out of shape, and a keyboard reaches all that
     scrolls. On a desk, with folds opened, no formula runs into its number, and axe finds nothing: by all rules in the
     light and by those for colours in the dark.
     """
-    page = visitor.new_page()
-    said, remote = opened(page, address + name(path))
-    settled(page)
-    unset, broken = page.evaluate(UNSET), page.locator("mjx-merror").all_inner_texts()
-    wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
-    stretched, unreached = page.evaluate(STRETCHED), page.evaluate(UNREACHED)
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.evaluate(UNFOLD)
-    page.evaluate(DRAWN)
-    overlapping, stretched = page.evaluate(OVERLAPPING), stretched + page.evaluate(STRETCHED)
-    at_rest(page)
-    found = axe(page, KNOWN)
-    darken(page)
-    found += page.evaluate(AXE, IN_THE_DARK)
-    page.close()
+    tab.set_viewport_size(PHONE)
+    with hearing(tab) as (said, remote):
+        opened(tab, address + name(path))
+        settled(tab)
+        unset, broken = tab.evaluate(UNSET), tab.locator("mjx-merror").all_inner_texts()
+        wide = tab.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+        stretched, unreached = tab.evaluate(STRETCHED), tab.evaluate(UNREACHED)
+        tab.set_viewport_size(DESK)
+        tab.evaluate(UNFOLD)
+        tab.evaluate(DRAWN)
+        overlapping, stretched = tab.evaluate(OVERLAPPING), stretched + tab.evaluate(STRETCHED)
+        at_rest(tab)
+        found = axe(tab, KNOWN)
+        darken(tab)
+        found += tab.evaluate(AXE, IN_THE_DARK)
     assert said == [] and remote == [] and broken == []
     assert unset == 0, f"{unset} formulas are not set"
     assert wide <= 1, f"the page is {wide} px wider than a phone"

@@ -16,7 +16,6 @@ import pytest
 from bs4 import BeautifulSoup
 
 import attnmath.numpy as an
-import tools
 from attnmath import minilm
 from attnmath.tree import flatten, unflatten
 from tests.book.server import serving
@@ -205,18 +204,6 @@ def test_the_tags_in_the_twin_are_the_library_s():
 
 
 # --- the twin, on a page that was opened from a disk ------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=tools.browser(), args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield started
-        started.close()
 
 
 PACKED = """X => { // a Float32Array as base64, which passes to Python faster than a list

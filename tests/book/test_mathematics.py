@@ -12,8 +12,6 @@ import pytest
 from bs4 import BeautifulSoup
 from docutils import nodes
 
-import tools
-
 ROOT = Path(__file__).parents[2]
 HTML = ROOT / "_build" / "html"
 
@@ -200,13 +198,10 @@ def test_the_style_sheet_knows_every_character_of_the_book(mathematics):
 
 
 @pytest.fixture(scope="module")
-def page():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=tools.browser(), args=["--no-sandbox", "--disable-gpu"])
-        yield browser.new_page()
-        browser.close()
+def page(browser):
+    tab = browser.new_page()
+    yield tab
+    tab.close()
 
 
 WIDTHS = "() => [...document.querySelectorAll('mjx-container')].map(one => one.getBoundingClientRect())"

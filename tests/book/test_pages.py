@@ -2,6 +2,7 @@
 
 import functools
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -156,19 +157,30 @@ SETTLED = """() => Promise.all([...document.images].map(one => {
 
 
 def opened(page, url):
-    """Open a page; what the console complains of and what is asked of other hosts, once all its pictures are there."""
-    said, remote = [], []
-    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on(
-        "request",
-        lambda request: (
-            remote.append(request.url) if urlsplit(request.url).hostname not in ("127.0.0.1", None) else None
-        ),
-    )
+    """Open a page, and wait for all its pictures."""
     page.goto(url, wait_until="load")
     page.evaluate(SETTLED)
-    return said, remote
+
+
+@contextmanager
+def hearing(page):
+    """What the console complains of meanwhile, and what is asked of other hosts."""
+    said, remote = [], []
+
+    def complaint(message):
+        said.extend([message.text] if message.type == "error" else [])
+
+    def request(asked):
+        remote.extend([asked.url] if urlsplit(asked.url).hostname not in ("127.0.0.1", None) else [])
+
+    heard = {"console": complaint, "pageerror": lambda error: said.append(str(error)), "request": request}
+    for event, hear in heard.items():
+        page.on(event, hear)
+    try:
+        yield said, remote
+    finally:
+        for event, hear in heard.items():
+            page.remove_listener(event, hear)
 
 
 def test_the_front_door_leads_to_the_title_page():
@@ -298,6 +310,7 @@ def test_the_browser_check_sees_a_fault(browser, tmp_path):
     bad = tmp_path / "bad.html"
     bad.write_text("<script>console.error('planted'); no_such_function()</script>", encoding="utf-8")
     page = browser.new_page()
-    said, _ = opened(page, bad.as_uri())
+    with hearing(page) as (said, _):
+        opened(page, bad.as_uri())
     page.close()
     assert "planted" in said and len(said) == 2

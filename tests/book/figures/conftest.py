@@ -6,9 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tools
-from tests.book.server import serving
-
 ROOT = Path(__file__).parents[3]
 HTML = ROOT / "_build" / "html"
 KINDS = sorted(path.stem for path in (ROOT / "_ext" / "static" / "interactive").glob("*.js") if path.stem != "shared")
@@ -76,42 +73,16 @@ class Figure:
         return self.root.locator(".said").inner_text()
 
 
-@pytest.fixture(scope="package")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=tools.browser(), args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="package")
-def book_address():
-    with serving(HTML) as started:
-        yield started
-
-
 @pytest.fixture
-def open_figure(chromium, book_address):
+def open_figure(tab, address):
     """open_figure(kind, width=1280, scheme="light", files=False): the figure on its page; errors of a script fail."""
-    contexts, errors = [], []
 
     def opened(kind, *, width=1280, scheme="light", files=False, **options):
         where = pages_with_figures()[kind]
         assert where, f"no built page shows the interactive figure {kind!r}"
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce", **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(where[0].as_uri() if files else book_address + str(where[0].relative_to(HTML)))
+        size = {"width": width, "height": 900}
+        page = tab(viewport=size, color_scheme=scheme, reduced_motion="reduce", **options)
+        page.goto(where[0].as_uri() if files else address + str(where[0].relative_to(HTML)))
         return Figure(page, kind)
 
-    yield opened
-    for context in contexts:
-        context.close()
-    assert errors == []
+    return opened

@@ -122,11 +122,16 @@ def test_a_figure_works_from_a_file_by_keyboard_alone(kind, open_figure):
     assert figure.page.url == address, "an arrow key in a figure turns no page"
 
 
+@pytest.fixture(scope="module")
+def silent(browser):
+    """A tab in which no script runs."""
+    context = browser.new_context(java_script_enabled=False)
+    yield context.new_page()
+    context.close()
+
+
 @pytest.mark.needs("browser")
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_scripts_nothing_of_a_figure_is_seen(kind, chromium):
-    context = chromium.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(pages_with_figures()[kind][0].as_uri())
-    assert not page.locator(f'.interactive[data-kind="{kind}"]').is_visible()
-    context.close()
+def test_without_scripts_nothing_of_a_figure_is_seen(kind, silent):
+    silent.goto(pages_with_figures()[kind][0].as_uri())
+    assert not silent.locator(f'.interactive[data-kind="{kind}"]').is_visible()
