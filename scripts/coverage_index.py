@@ -12,7 +12,7 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import yaml
@@ -158,10 +158,8 @@ class Index:
         """Component -> number of its rows in tests/attnmath/cases, `Case("softmax", "with a mask", …)`."""
         rows = defaultdict(int)
         for path in sorted((self.root / "tests/attnmath/cases").glob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) == "Case" and node.args:
-                    if isinstance(node.args[0], ast.Constant):
-                        rows[node.args[0].value] += 1
+            for component in components_of_rows(path.read_text(encoding="utf-8")):
+                rows[component] += 1
         return dict(sorted(rows.items()))
 
     @cached_property
@@ -185,18 +183,9 @@ class Index:
         """Label -> tests that carry it as `claim`."""
         found = defaultdict(list)
         for path in sorted((self.root / "tests").rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            spans = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "claim":
-                    start = [min([n.lineno, *(d.lineno for d in n.decorator_list)]) for n in spans]
-                    inside = [
-                        n.name for n, first in zip(spans, start, strict=True) if first <= node.lineno <= n.end_lineno
-                    ]
-                    name = "::".join([path.name, *inside[:1]])
-                    for value in node.args:
-                        if isinstance(value, ast.Constant) and name not in found[value.value]:
-                            found[value.value].append(name)
+            for test, label in claimed(path.read_text(encoding="utf-8")):
+                if (name := "::".join([path.name, *test])) not in found[label]:
+                    found[label].append(name)
         return dict(found)
 
     def tests(self, label: str) -> list[str]:
@@ -296,8 +285,37 @@ def files_of(toc) -> list[str]:
 
 def definitions(path: Path) -> list[ast.FunctionDef | ast.ClassDef]:
     """The public functions and classes at the top level of a file."""
-    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return _definitions(path.read_text(encoding="utf-8"))
+
+
+# Who plants a fault reads the whole tree again, of which one file has changed: what a text says is found once.
+@cache
+def _definitions(text: str) -> list[ast.FunctionDef | ast.ClassDef]:
+    body = ast.parse(text).body
     return [n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")]
+
+
+@cache
+def claimed(text: str) -> list[tuple[tuple[str, ...], str]]:
+    """The claims of a file of tests: the function or class in which each stands, if any, and its label."""
+    if "claim" not in text:
+        return []
+    found, tree = [], ast.parse(text)
+    spans = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    starts = [min([n.lineno, *(d.lineno for d in n.decorator_list)]) for n in spans]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "claim":
+            inside = [n.name for n, at in zip(spans, starts, strict=True) if at <= node.lineno <= n.end_lineno]
+            found += [(tuple(inside[:1]), value.value) for value in node.args if isinstance(value, ast.Constant)]
+    return found
+
+
+@cache
+def components_of_rows(text: str) -> list[str]:
+    """The component of each row of a file of cases."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and node.args]
+    first = [node.args[0] for node in calls if ast.unparse(node.func) == "Case"]
+    return [name.value for name in first if isinstance(name, ast.Constant)]
 
 
 def exports(path: Path) -> list[str]:
