@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.book.test_pages import HTML, PAGES, name, soup
+from tests.book.test_pages import HTML, PAGES, name, parsed, soup
 
 pytestmark = pytest.mark.book
 SCALING = HTML / "chapters/02_foundations/scaling.html"
@@ -101,18 +101,25 @@ def shown(page):
     return box
 
 
-HIDDEN = ["cell", "dropdown", "sd-tab-content"]  # classes of what may not be on the screen
+HIDDEN = {"cell", "dropdown", "sd-tab-content"}  # classes of what may not be on the screen
+
+
+def on_the_screen(node):
+    """Whether nothing around it can be folded away or hidden."""
+    while (node := node.parent) is not None:
+        if node.tag in ("details", "figcaption") or HIDDEN & set((node.attributes.get("class") or "").split()):
+            return False
+    return True
 
 
 def of_kind(pattern, same):
     """A page of the course with a link whose address fits, on the same page or on another; and the address."""
     for path in PAGES:
         if re.match(r"chapters/0\d_", name(path)):
-            for link in soup(path).select("article p > a.internal[href], article p > span > a.internal[href]"):
-                before, _, anchor = link["href"].partition("#")
-                outside = not link.find_parent(["details", "figcaption"]) and not link.find_parent("div", HIDDEN)
-                if re.match(pattern, anchor) and (not before) == same and outside:
-                    return path, link["href"]
+            for link in parsed(path).css("article p > a.internal[href], article p > span > a.internal[href]"):
+                before, _, anchor = link.attributes["href"].partition("#")
+                if re.match(pattern, anchor) and (not before) == same and on_the_screen(link):
+                    return path, link.attributes["href"]
     raise AssertionError(f"no link to {pattern}")
 
 

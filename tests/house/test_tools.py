@@ -135,7 +135,7 @@ def test_a_test_whose_fixture_starts_a_browser_has_to_say_so():
     def item(*said):
         marks = [SimpleNamespace(args=said)]
         return SimpleNamespace(
-            fixturenames=["open_figure", "chromium"], iter_markers=lambda kind: marks if kind == "needs" else []
+            fixturenames=["open_figure", "browser"], iter_markers=lambda kind: marks if kind == "needs" else []
         )
 
     assert unsaid(item()) == {"browser"} and unsaid(item("firefox")) == {"browser"}
