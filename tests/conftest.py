@@ -7,10 +7,12 @@ os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.enviro
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 
+from functools import partial
 from types import FunctionType
+from unittest.mock import patch
 
 import jaxtyping
-from jaxtyping import config, install_import_hook
+from jaxtyping import _import_hook, config, install_import_hook
 
 import lean  # noqa: F401  (reading a notebook then takes a second less, in every process that collects tests)
 
@@ -26,6 +28,21 @@ def jaxtyped(**options):
 
 
 jaxtyping.jaxtyped = jaxtyped
+
+
+def exec_module(loader, module):
+    """Find the compiled module under the hook's own name for it, but run it without.
+
+    The hook's own way keeps that name while the module runs, and so compiles everything anew that it imports: Beartype,
+    SciPy and most of PyTorch.
+    """
+    tagged = partial(_import_hook._optimized_cache_from_source, loader._typechecker.get_hash())
+    with patch("importlib._bootstrap_external.cache_from_source", tagged):
+        code = loader.get_code(module.__name__)
+    exec(code, module.__dict__)
+
+
+_import_hook._JaxtypingLoader.exec_module = exec_module
 install_import_hook("attnmath", "beartype.beartype")
 
 import numpy as np

@@ -75,7 +75,6 @@ def leave_one_out(P: Float[Array, "... n n"], V: Float[Array, "... n v"]) -> Flo
     return V - others / s @ V  # eq:leave-one-out
 
 
-@torch.compiler.disable  # NumPy's tables are no part of a graph
 def _tables(k, degree, like):
     """Exponents and lengths of the monomials, where ``like`` is and in its dtype."""
     alpha = torch.tensor(monomials.exponents(k, degree).tolist(), device=like.device)
@@ -100,5 +99,7 @@ def taylor_features(X: Float[Array, "... n k"], degree: int = 2) -> Float[Array,
     k = _require.shapes(X=(X, "... n k"))["k"]
     _require.count("degree", degree)
     powers = torch.stack([X**e for e in range(degree + 1)], -1)  # (..., n, k, M + 1)
-    alpha, lengths = _tables(k, int(degree), X)
+    # NumPy's tables are no part of a graph. A decorator would say so too, and load the whole compiler with this module.
+    tables = torch.compiler.disable(_tables) if torch.compiler.is_compiling() else _tables
+    alpha, lengths = tables(k, int(degree), X)
     return powers[..., torch.arange(k, device=X.device), alpha].prod(-1) * lengths  # eq:taylor-features
