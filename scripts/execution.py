@@ -19,9 +19,10 @@ import lean  # noqa: F401  (first, for it makes the next ones lighter)
 import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-from nbval.kernel import CURRENT_ENV_KERNEL_NAME
+from nbval.kernel import CURRENT_ENV_KERNEL_NAME, NbvalKernelspecManager
 
 import vector_figures
 from cores import share_cores
@@ -39,6 +40,16 @@ class NotExecutable(ValueError):
     """Executing the notebooks here would not tell what this book's notebooks put out."""
 
 
+class ThisPython(AsyncKernelManager):
+    """A kernel of the interpreter that runs this script, whatever kernels the user has installed as python3."""
+
+    def __init__(self, **options):
+        super().__init__(kernel_spec_manager=NbvalKernelspecManager(), **options)
+
+
+kernels = ThisPython  # a process of the build, which executes many notebooks, has warm ones
+
+
 def run(notebook, folder: Path, figures: Path | None = None) -> None:
     """Execute a notebook in place, top to bottom, in a fresh kernel whose working directory is `folder`.
 
@@ -48,7 +59,7 @@ def run(notebook, folder: Path, figures: Path | None = None) -> None:
         notebook,
         timeout=CELL_TIMEOUT,
         kernel_name=CURRENT_ENV_KERNEL_NAME,
-        kernel_manager_class=WarmKernel,
+        kernel_manager_class=kernels,
         record_timing=False,  # in the metadata of cells, by which the cache would not know the notebook again
         shutdown_kernel="immediate",  # a kernel that has loaded PyTorch takes three seconds to say goodbye
         resources={"metadata": {"path": str(folder)}},
@@ -129,7 +140,7 @@ class Executions:
         share_cores(jobs)
         known, failures = Seconds(self.root), []
         log = self.root / "_build" / "kernels.log"
-        with ProcessPoolExecutor(min(jobs, len(waiting)), initializer=quiet_kernels, initargs=(log,)) as pool:
+        with ProcessPoolExecutor(min(jobs, len(waiting)), initializer=many_kernels, initargs=(log,)) as pool:
             runs = [pool.submit(execute_one, path, self.root) for path in known.longest_first(waiting)]
             for done in as_completed(runs):
                 path, notebook, seconds, made_with, error = done.result()
@@ -189,8 +200,13 @@ class Seconds:
         return sorted(paths, key=seconds, reverse=True)
 
 
-def quiet_kernels(log: Path) -> None:
-    """Let the kernels' own log lines go to a file; what a notebook writes to stderr is an output and stays one."""
+def many_kernels(log: Path) -> None:
+    """Fork the kernels of this process, and let their own log lines go to a file.
+
+    What a notebook writes to stderr is an output and stays one.
+    """
+    global kernels
+    kernels = WarmKernel
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
 
 

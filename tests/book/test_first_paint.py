@@ -62,8 +62,8 @@ def test_a_sheet_that_cannot_be_read_is_an_error(first_paint):
         first_paint.used(tinycss2.parse_stylesheet("p { color: red } } q"), set())
 
 
-# Of elements with the same classes in the same place one is enough; there are thousands. The names of the properties are
-# the same for all, and to list them takes longer than to read them.
+# Of elements with the same classes in the same place one is enough; there are thousands. The names of the properties
+# are the same for all, and to list them takes longer than to read them.
 LOOK = """() => {
     const names = [...getComputedStyle(document.body)].filter(each => !each.startsWith('--'));
     const place = e => e && e.tagName !== 'BODY' ? place(e.parentElement) + '>' + e.tagName + '.' + e.className : '';

@@ -4,6 +4,7 @@ import json
 import subprocess
 
 import nbformat
+import psutil
 import pytest
 
 import build_book
@@ -172,6 +173,26 @@ def test_a_notebook_is_executed_once_and_a_failed_one_again(book, monkeypatch, c
     told = capfd.readouterr().out
     assert "Executing 2 notebooks" in told and "bad.ipynb  FAILED" in told
     assert list(Seconds(book).known) == ["chapters/good.ipynb"]
+
+
+FORKED = """import os, sys
+print("torch" in sys.modules, "torch" in globals(), "warm_kernels" in globals())
+print([place for place in sys.path if "scripts" in place], os.path.basename(os.getcwd()), os.getsid(0) == os.getpid())
+from matplotlib import pyplot
+pyplot.plot([1, 2]);"""
+
+
+@pytest.mark.slow
+def test_a_forked_kernel_has_what_was_imported_and_nothing_else(book, monkeypatch):
+    """PyTorch is loaded and not named, the build's own modules are out of sight, and a figure is shown."""
+    monkeypatch.setattr(Executions, "_check_library", lambda self: None)
+    page = book / "chapters/bad.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(FORKED)]), page)
+    executions = Executions(book)
+    assert executions.fill(jobs=2) == []
+    told, figure = executions.of(page)[0].outputs
+    assert told.text == "True False False\n[] chapters True\n"
+    assert "image/png" in figure.data and psutil.Process().children() == []
 
 
 def test_the_library_of_another_checkout_is_refused(book):

@@ -16,6 +16,7 @@ TOLD = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "pyproject.toml", R
 
 PATCH = re.compile(r"\bsys\.path(?:\.(?:insert|append|extend)\(|\[[^]]*\]\s*\+?=|\s*\+?=[^=])")
 PATCHES = {
+    "scripts/warm_kernels.py": "a page must not find the modules of the build that forks its kernel",
     "lib/nbreferee/src/nbreferee/walls/supervisor.py": "behind the walls only what is shown is found",
     "lib/nbreferee/src/nbreferee/walls/fork_server.py": "the modules beside a notebook, in the processes that run it",
     "lib/nbreferee/src/nbreferee/rpc/shell.py": "a cell imports what lies beside it or what a cell has written",
