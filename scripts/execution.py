@@ -19,15 +19,14 @@ import lean  # noqa: F401  (first, for it makes the next ones lighter)
 import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-from nbval.kernel import CURRENT_ENV_KERNEL_NAME, NbvalKernelspecManager
+from nbval.kernel import CURRENT_ENV_KERNEL_NAME
 
 import vector_figures
 from cores import share_cores
 from fingerprint import ROOT, fingerprint
-from warm_kernels import WarmKernel
+from warm_kernels import ThisPython, WarmKernel
 
 CELL_TIMEOUT = 300  # seconds; a notebook should stay below 20 in all, but on a busy machine one cell may need minutes
 
@@ -38,13 +37,6 @@ class NotExecuted(LookupError):
 
 class NotExecutable(ValueError):
     """Executing the notebooks here would not tell what this book's notebooks put out."""
-
-
-class ThisPython(AsyncKernelManager):
-    """A kernel of the interpreter that runs this script, whatever kernels the user has installed as python3."""
-
-    def __init__(self, **options):
-        super().__init__(kernel_spec_manager=NbvalKernelspecManager(), **options)
 
 
 kernels = ThisPython  # a process of the build, which executes many notebooks, has warm ones

@@ -67,9 +67,16 @@ class _Provisioner(LocalProvisioner):
         return self.connection_info
 
 
-class WarmKernel(AsyncKernelManager):
-    """A kernel of the interpreter that runs this script, whatever kernels the user has installed as python3."""
+class ThisPython(AsyncKernelManager):
+    """A new kernel of the interpreter that runs this script, whatever kernels the user has installed as python3."""
 
     def __init__(self, **options):
-        super().__init__(kernel_spec_manager=NbvalKernelspecManager(), kernel_id=str(uuid.uuid4()), **options)
+        super().__init__(kernel_spec_manager=NbvalKernelspecManager(), **options)
+
+
+class WarmKernel(ThisPython):
+    """Such a kernel, forked."""
+
+    def __init__(self, **options):
+        super().__init__(kernel_id=str(uuid.uuid4()), **options)
         self.provisioner = _Provisioner(kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, parent=self)

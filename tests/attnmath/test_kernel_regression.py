@@ -1,5 +1,7 @@
 """Local lines are NumPy's and scikit-learn's weighted fits, leaving out is refitting, bad input is told."""
 
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -220,3 +222,11 @@ def test_the_contest_says_what_the_page_says():
     assert all(run["inside"] < run["errors"]["ten learned scales"] for run in runs)
     assert np.mean([run["corrected"] for run in runs]) < errors["attention"].mean() - 0.5
     assert min(run["displacement"] for run in runs) > 15
+
+
+@pytest.mark.slow
+def test_the_library_is_imported_without_the_compiler():
+    """It would take a second of every page and command, and a decorator that names it is enough."""
+    code = "import sys, attnmath.torch; print('torch' in sys.modules, 'torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]

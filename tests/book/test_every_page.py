@@ -20,7 +20,7 @@ PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 
 
 @pytest.fixture(scope="module")
-def tab(browser):
+def one_tab(browser):
     """One tab for all pages: to make a new one takes Chromium as long as a page does."""
     context = browser.new_context(viewport=PHONE, reduced_motion="reduce")
     context.set_default_timeout(120_000)
@@ -29,13 +29,14 @@ def tab(browser):
 
 
 @pytest.mark.parametrize("path", OPENED, ids=name)
-def test_page_in_a_browser(path, tab, address):
+def test_page_in_a_browser(path, one_tab, address):
     """No console error, nothing asked of another host, every formula set.
 
     On a phone, nothing is wider than the screen, no picture is pulled out of shape, and a keyboard reaches all that
     scrolls. On a desk, with folds opened, no formula runs into its number, and axe finds nothing: by all rules in the
     light and by those for colours in the dark.
     """
+    tab = one_tab
     tab.set_viewport_size(PHONE)
     with hearing(tab) as (said, remote):
         opened(tab, address + name(path))

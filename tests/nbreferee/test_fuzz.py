@@ -14,7 +14,7 @@ from nbreferee.rpc.codec import encode
 
 pytestmark = pytest.mark.slow
 FUZZ = Path(__file__).with_name("fuzz.py")
-SECONDS = 6
+SECONDS = 15
 
 
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris has no package for this system")
