@@ -22,7 +22,7 @@ from attnmath.width import ScaledDecoder
 
 DOCUMENTS, HELD, VOCABULARY = (600, 60, 60), 256, 512  # for training, validation, test; windows of both; tokens
 HEADS, LAYERS, CONTEXT, BATCH, BASE = 4, 2, 32, 8, 32
-SEEDS, TWICE = (1, 2, 3), (1, 2)  # of schedules and noise; of widths
+SEEDS = (1, 2, 3)
 WIDTHS = (32, 64, 128, 256)
 STEPS, RISE = 200, 20  # all steps, and those of the rise
 RATES = {  # of each width, as exponents of 2
@@ -177,7 +177,7 @@ def _plan():
     many = {
         "schedules": (scheduled, [(name, e, seed) for name in SCHEDULES for e in PEAKS for seed in SEEDS]),
         "noise": (noisy, [(seed,) for seed in SEEDS]),
-        "widths": (wide, [(*one, seed) for seed in TWICE for one in settings]),
+        "widths": (wide, [(*one, seed) for seed in SEEDS for one in settings]),
     }
     return {part: {" ".join(map(str, one)): partial(f, *one) for one in all_} for part, (f, all_) in many.items()}
 
