@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.book.axe import settled
 from tests.book.test_pages import HTML, PAGES, Parsed, name, parsed
 
 pytestmark = pytest.mark.book
@@ -99,8 +100,10 @@ def test_every_element_looks_as_with_all_sheets_whole(page_name, scheme, browser
     page = context.new_page()
     page.goto((HTML / f"{page_name}.html").as_uri(), wait_until="load")
     page.add_style_tag(content="*, ::before, ::after { transition: none !important; animation: none !important; }")
+    settled(page)
     one = page.evaluate(LOOK)
     page.evaluate(WHOLE, parts)
+    settled(page)
     all_of_them = page.evaluate(LOOK)
     assert len(one) > 300 and one == all_of_them
     page.add_style_tag(content="article p { letter-spacing: 0.5px; }")

@@ -98,6 +98,8 @@ def test_page_is_whole(path):
     pictures = page.css("article img")
     assert [one.html for one in pictures if not one.attributes.get("alt")] == []
     assert [one.html for one in pictures[1:] if one.attributes.get("loading") != "lazy"] == []
+    shapeless = [one.html for one in pictures if not {"width", "height"} <= one.attributes.keys()]
+    assert shapeless == [], "the page moves when the picture comes"
     assert heavy_scripts(page) == []
     assert bool(page.css("script[src*=searchdata]")) == (path.name == "search.html")
     assert dollars(Parsed(page.html)) == []
