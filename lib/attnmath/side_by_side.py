@@ -2,7 +2,7 @@
 
 Each model is `attnmath.torch.decoder_only` with two layers of width 32 and learned positions. They differ in the core
 of attention, or in the layer that stands in attention's place, or in the feed-forward network. The width of that
-network makes the numbers of parameters equal. Two tasks are those of `attnmath.memory_tasks`, and the third is the
+network makes the numbers of parameters equal. Three tasks are those of `attnmath.memory_tasks`, and the fourth is the
 language model of `attnmath.tasks.lm`: the docstrings of NumPy and SciPy, with that task's parts and tokens.
 """
 
@@ -25,10 +25,12 @@ from attnmath.tree import flatten, unflatten
 D, HEADS, LAYERS, TAPS, WIDTH = 32, 2, 2, 4, 64  # WIDTH of softmax attention's feed-forward network
 NEAR, FEATURES, EXPERTS, TOP = 4, 32, 4, 2
 RATE, SEEDS, KEEP = memory_tasks.RATE, (0, 1, 2), 20  # KEEP steps share one mean loss in the record
-STEPS = {"recall": 400, "digits": 100, "text": 300}
+STEPS = {"recall": 400, "digits": 100, "far": 200, "text": 300}
+OFFSET = {"recall": memory_tasks.SYMBOLS, "far": memory_tasks.NOISE}  # the token of the first answer
 VOCABULARY = {"recall": 2 * memory_tasks.SYMBOLS, "digits": 17, "text": 512}
+VOCABULARY["far"] = memory_tasks.NOISE + memory_tasks.ANSWERS + 1
 PAIRS = 8  # of the recall task
-LENGTH = {"recall": 3 * PAIRS, "digits": 64, "text": 128}
+LENGTH = {"recall": 3 * PAIRS, "digits": 64, "far": memory_tasks.FAR, "text": 128}
 WINDOWS, DOCUMENTS = 8, 100  # of the text: windows in a batch, and documents that test
 LENGTHS, TIMED_HEADS, TIMED_WIDTH = (256, 512, 1024, 2048, 4096), 4, 64
 GATES = ("decay", "rate")
@@ -375,11 +377,12 @@ def data(task: str, rng):
     (torch.Size([397, 64]), True)
     """
     _require.choice("task", task, tuple(STEPS))
-    if task == "recall":
+    if task in OFFSET:
+        drawn = partial(memory_tasks.recall, pairs=PAIRS) if task == "recall" else memory_tasks.far
 
         def texts(rng, batch):
-            ids, targets = map(torch.from_numpy, memory_tasks.recall(rng, batch, PAIRS))
-            return ids, torch.where(targets < 0, -1, targets + memory_tasks.SYMBOLS)
+            ids, targets = map(torch.from_numpy, drawn(rng, batch))
+            return ids, torch.where(targets < 0, -1, targets + OFFSET[task])
 
         return partial(texts, rng, memory_tasks.BATCH), texts(np.random.default_rng(99), 256)
     if task == "text":

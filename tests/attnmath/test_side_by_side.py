@@ -165,6 +165,16 @@ def test_a_window_reaches_as_far_as_is_said():
     with torch.no_grad():
         changes = (model(moved) - model(ids)).abs().amax((0, 2))
     assert (changes[20 : 21 + reach] > 0).all() and (changes[21 + reach :] == 0).all()
+    assert reach < memory_tasks.FAR // 2  # so it never sees a far answer
+
+
+@pytest.mark.parametrize("task", side.OFFSET)
+def test_what_is_asked_for_is_a_token(task):
+    draw, held = side.data(task, np.random.default_rng(0))
+    for ids, targets in (draw(), held):
+        assert ids.shape[1] == side.LENGTH[task] and ids.max() < side.VOCABULARY[task]
+        for text, wanted in zip(ids.tolist(), targets.tolist(), strict=True):
+            assert {answer for answer in wanted if answer >= 0} <= set(text)
 
 
 def test_a_model_of_two_kinds_has_both():
