@@ -56,11 +56,11 @@ class Answers:
     pictures : {name: {type: base64}} of the pictures that texts refer to, ``![…](attachment:name)``.
     """
 
-    cells: dict
-    own: tuple
-    unanswered: tuple
-    notes: tuple
-    pictures: dict = field(default_factory=dict)
+    cells: dict[str, str | None]
+    own: tuple[Own, ...]
+    unanswered: tuple[str, ...]
+    notes: tuple[str, ...]
+    pictures: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def own_code(self):

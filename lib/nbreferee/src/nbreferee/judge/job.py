@@ -10,6 +10,7 @@ import math
 import symtable
 from dataclasses import asdict, dataclass, field
 
+import msgspec
 import nbformat
 
 from ..errors import NbrefereeError
@@ -77,12 +78,12 @@ class Step:
     source: str
     points: float = 0.0
     run: str = SPLIT
-    needs: tuple = ()
+    needs: tuple[str, ...] = ()
     hidden: bool = False
-    asks: tuple = ()
+    asks: tuple[str, ...] = ()
     changes: bool = False
     imports: str = ""
-    classes: tuple = ()
+    classes: tuple[str, ...] = ()
     untouched: bool = False
 
 
@@ -97,21 +98,17 @@ class Job:
     packages : the course's own, whose words in a failed test are the author's.
     """
 
-    steps: tuple
+    steps: tuple[Step, ...]
     limits: RunLimits = field(default_factory=RunLimits)
-    packages: tuple = ()
+    packages: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        steps = [{name: getattr(step, name) for name in Step.__slots__} for step in self.steps]
-        tree = {"steps": steps, "limits": asdict(self.limits), "packages": self.packages}
-        return json.dumps(tree, sort_keys=True, ensure_ascii=False)
+        return json.dumps(asdict(self), sort_keys=True, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        tree = json.loads(text)
-        names = ("needs", "asks", "classes")
-        steps = tuple(Step(**step | {name: tuple(step[name]) for name in names}) for step in tree["steps"])
-        return cls(steps, RunLimits(**tree["limits"]), tuple(tree["packages"]))
+        """Read a job; every field has the right type, or a ValueError says which has not."""
+        return msgspec.convert(json.loads(text), cls)
 
     @property
     def points(self) -> dict:

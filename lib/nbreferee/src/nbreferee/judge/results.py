@@ -4,6 +4,8 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 
+import msgspec
+
 from ..errors import NbrefereeError
 from ..rpc.calls import Call
 
@@ -71,7 +73,7 @@ class TestResult:
     message: str = ""
     mistake: str = ""
     trace: str = ""
-    calls: tuple = ()
+    calls: tuple[Call, ...] = ()
     output: str = ""
     sandboxed: bool = False
     seconds: float = 0.0
@@ -81,8 +83,8 @@ class TestResult:
 class Result:
     """All of one submission."""
 
-    tests: tuple
-    cells: tuple = ()
+    tests: tuple[TestResult, ...]
+    cells: tuple[CellResult, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -121,29 +123,12 @@ class Result:
         ResultError : it does not.
         """
         try:
-            tree = json.loads(text)
-            tests = tuple(_build(TestResult, test | {"calls": _calls(test)}) for test in tree["tests"])
-            cells = tuple(_build(CellResult, cell) for cell in tree["cells"])
-            result = cls(tests, cells, tree["seconds"])
-        except (TypeError, KeyError, ValueError, AttributeError, RecursionError) as error:
+            result = msgspec.convert(json.loads(text), cls)
+        except (ValueError, RecursionError) as error:
             raise ResultError(f"no result: {error}") from None
-        for test in tests:
+        for test in result.tests:
             if test.state not in TEST_STATES or not 0 <= test.points <= test.worth < math.inf:
                 raise ResultError(f"no result: test {test.name!r} is {test.state!r} with {test.points!r} points")
-        if any(cell.state not in CELL_STATES for cell in cells) or len(result.by_test) != len(tests):
+        if any(cell.state not in CELL_STATES for cell in result.cells) or len(result.by_test) != len(result.tests):
             raise ResultError("no result: a cell in an unknown state, or one test twice")
         return result
-
-
-def _calls(test):
-    return tuple(_build(Call, call) for call in test["calls"])
-
-
-def _build(kind, tree):
-    made = kind(**tree)
-    for name, expected in kind.__annotations__.items():
-        value = getattr(made, name)
-        allowed = (int, float) if expected is float else expected
-        if not isinstance(value, allowed) or (expected is not bool and isinstance(value, bool)):
-            raise TypeError(f"{kind.__name__}.{name} is {value!r}")
-    return made

@@ -5,12 +5,13 @@ those that were asked, each worth what it was worth, each with points that it ca
 """
 
 import struct
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
+import msgspec
 import nbformat
 
 from ..errors import NbrefereeError
-from ..intake.answers import CODE_STUB, TEXT_STUB, Answers, Own
+from ..intake.answers import CODE_STUB, TEXT_STUB, Answers
 from ..judge.job import Job
 from ..judge.results import Result, ResultError
 from ..rpc.codec import Bounds, CodecError, decode, encode
@@ -32,18 +33,31 @@ __all__ = [
 
 BOUNDS = Bounds(depth=32, items=100_000)
 NOTE, NOTE_MARK, MOST_S = struct.Struct("!8sid"), b"judging:", 1e6
-PARTS = {
-    "job": str,
-    "template": str,
-    "answers": dict,
-    "title": str,
-    "extra": dict,
-    "result": str,
-    "code_stub": str,
-    "text_stub": str,
-}
-PARTS |= {"stuck": list, "spent_s": float, "known": str}
-REPLY = {"result": str, "notebook": str, "feedback": str, "failed": str}
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """The parts of a request as they are sent."""
+
+    job: str
+    template: str | None
+    answers: Answers | None
+    title: str
+    extra: dict
+    result: str | None
+    code_stub: str
+    text_stub: str
+    stuck: tuple[int, ...]
+    spent_s: float
+    known: str
+
+
+class _Told(msgspec.Struct, forbid_unknown_fields=True):
+    """The parts of an answer as they are sent: all but the last, or the last alone."""
+
+    result: str | None
+    notebook: str | None
+    feedback: str | None
+    failed: str | None
 
 
 class MessageError(NbrefereeError, ValueError):
@@ -98,26 +112,26 @@ def write_request(request: Request) -> bytes:
     MessageError : the job is too large to be sent.
     """
     template = request.template
-    tree = {
-        "job": request.job.to_json(),
-        "template": template if template is None or isinstance(template, str) else nbformat.writes(template),
-        "answers": None if request.answers is None else _answers_tree(request.answers),
-        "title": request.title,
-        "extra": request.extra,
-        "result": None if request.result is None else request.result.to_json(),
-        "code_stub": request.code_stub,
-        "text_stub": request.text_stub,
-        "stuck": list(request.stuck),
-        "spent_s": float(request.spent_s),
-        "known": Result(tuple(request.known)).to_json(),
-    }
-    return _encode(tree)
+    asked = _Asked(
+        request.job.to_json(),
+        template if template is None or isinstance(template, str) else nbformat.writes(template),
+        request.answers,
+        request.title,
+        request.extra,
+        None if request.result is None else request.result.to_json(),
+        request.code_stub,
+        request.text_stub,
+        request.stuck,
+        float(request.spent_s),
+        Result(tuple(request.known)).to_json(),
+    )
+    return _encode(asked)
 
 
 def once_more(message: bytes, stuck: int, spent_s: float) -> bytes:
     """The same request for another grading process, after one that did not come out of a step."""
-    tree = _decode(message, PARTS)
-    return _encode(tree | {"stuck": [*tree["stuck"], stuck], "spent_s": spent_s})
+    asked = _decode(message, _Asked)
+    return _encode(msgspec.structs.replace(asked, stuck=(*asked.stuck, stuck), spent_s=spent_s))
 
 
 def read_request(message: bytes) -> Request:
@@ -127,20 +141,20 @@ def read_request(message: bytes) -> Request:
     ------
     MessageError : it is something else, as from another version of nbreferee.
     """
-    tree = _decode(message, PARTS)
+    asked = _decode(message, _Asked)
     try:
         return Request(
-            Job.from_json(tree["job"]),
-            None if tree["template"] is None else nbformat.v4.reads(tree["template"]),
-            None if tree["answers"] is None else _answers(tree["answers"]),
-            tree["title"],
-            tree["extra"],
-            None if tree["result"] is None else Result.from_json(tree["result"]),
-            tree["code_stub"],
-            tree["text_stub"],
-            tuple(map(int, tree["stuck"])),
-            tree["spent_s"],
-            Result.from_json(tree["known"]).tests,
+            Job.from_json(asked.job),
+            None if asked.template is None else nbformat.v4.reads(asked.template),
+            asked.answers,
+            asked.title,
+            asked.extra,
+            None if asked.result is None else Result.from_json(asked.result),
+            asked.code_stub,
+            asked.text_stub,
+            asked.stuck,
+            asked.spent_s,
+            Result.from_json(asked.known).tests,
         )
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise MessageError(f"no request of this version of nbreferee: {one_line(error)}") from None
@@ -153,13 +167,12 @@ def write_reply(reply: Reply) -> bytes:
     ------
     MessageError : the answer is too large to be sent.
     """
-    parts = {"result": reply.result.to_json(), "notebook": reply.notebook, "feedback": reply.feedback}
-    return _encode(parts | {"failed": None})
+    return _encode(_Told(reply.result.to_json(), reply.notebook, reply.feedback, None))
 
 
 def write_failure(error: BaseException) -> bytes:
     """Make the answer of a grading process that has none: why, in one line."""
-    return _encode(dict.fromkeys(REPLY) | {"failed": one_line(f"{type(error).__name__}: {error}")})
+    return _encode(_Told(None, None, None, one_line(f"{type(error).__name__}: {error}")))
 
 
 def write_note(step: int, within_s: float) -> bytes:
@@ -191,50 +204,33 @@ def read_reply(message: bytes, job: Job) -> Reply:
     ------
     MessageError : it is no answer to that job, or says why there is none.
     """
-    tree = _decode(message, REPLY)
-    failed = tree.pop("failed")
-    if failed is not None:
-        raise MessageError(one_line(_plain(failed)))
-    if None in tree.values():
+    told = _decode(message, _Told)
+    if told.failed is not None:
+        raise MessageError(one_line(_plain(told.failed)))
+    if None in (told.result, told.notebook, told.feedback):
         raise MessageError("no answer: a part of it is missing")
     try:
-        result = Result.from_json(_plain(tree["result"]))
+        result = Result.from_json(_plain(told.result))
     except ResultError as error:
         raise MessageError(one_line(error)) from None
     worth = {test.name: test.worth for test in result.tests}
     if worth != job.points:
         raise MessageError("the answer is about other tests than those of the job, or about other points")
-    return Reply(result, _plain(tree["notebook"]), _plain(tree["feedback"]))
+    return Reply(result, _plain(told.notebook), _plain(told.feedback))
 
 
-def _answers_tree(answers):
-    tree = {each.name: getattr(answers, each.name) for each in fields(Answers)}
-    own = [[own.source, own.place, own.before, own.kind] for own in answers.own]
-    return tree | {"cells": dict(answers.cells), "own": own}
-
-
-def _answers(tree):
-    return Answers(**tree | {"own": tuple(Own(*each) for each in tree["own"])})
-
-
-def _encode(tree):
+def _encode(parts):
     try:
-        return encode(tree, bounds=BOUNDS)
+        return encode(msgspec.to_builtins(parts), bounds=BOUNDS)
     except CodecError as error:
         raise MessageError(one_line(error)) from None
 
 
-def _decode(message, types):
+def _decode(message, kind):
     try:
-        tree = decode(message, bounds=BOUNDS)
-    except CodecError as error:
+        return msgspec.convert(decode(message, bounds=BOUNDS), kind)
+    except (CodecError, msgspec.ValidationError) as error:
         raise MessageError(f"no message: {one_line(error)}") from None
-    if type(tree) is not dict or set(tree) != set(types):
-        raise MessageError("no message: it has other parts than those agreed upon")
-    for name, kind in types.items():
-        if tree[name] is not None and type(tree[name]) is not kind:
-            raise MessageError(f"no message: {name} is of type {type(tree[name]).__name__}")
-    return tree
 
 
 def _plain(text):
