@@ -301,20 +301,32 @@ def test_what_is_the_instructors_says_where_it_lives(public, target, tmp_path):
     assert done.returncode == 2 and f"`make {target}` works in the instructor's" in done.stderr
 
 
-@pytest.mark.slow
-def test_the_tests_that_are_left_can_be_collected(public):
-    # What is collected shows which files are missing. The library is the instructor's, byte for byte, so the checks of
-    # its shapes and the rewriting of assertions would find no more here.
-    plugins = ["-p", "no:nbval", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "--assert=plain", *plugins, "tests"]
+def tested(public, *arguments):
+    """What pytest says in the public tree, with the instructor's environment."""
+    # The library is the instructor's, byte for byte, so the checks of its shapes and the rewriting of assertions would
+    # find no more here.
+    plugins = ["--assert=plain", "-p", "no:nbval", "-p", "no:cacheprovider"]
     paths = os.pathsep.join(map(str, (public / "lib", public / "lib/nbreferee/src")))
     # What this machine must have is asked of the tests that use it; and the run below is no worker of this one, for
     # which pytest-benchmark would end it with a warning, which is an error here.
     mine = {name: value for name, value in os.environ.items() if name != "REQUIRE" and "XDIST" not in name}
     more = {**mine, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "JAXTYPING_DISABLE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, *arguments]
     done = subprocess.run(command, cwd=public, capture_output=True, text=True, env=more)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert int(re.search(r"(\d+) tests collected", done.stdout)[1]) > 2000
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_tests_that_are_left_can_be_collected(public):
+    """What is collected shows which files are missing."""
+    said = tested(public, "--collect-only", "tests")
+    assert int(re.search(r"(\d+) tests collected", said)[1]) > 2000
+
+
+@pytest.mark.slow
+def test_the_public_layout_is_what_it_is_said_to_be(public):
+    assert " passed" in tested(public, "tests/house/test_layout.py")
 
 
 @pytest.fixture
