@@ -301,7 +301,7 @@ def test_what_is_the_instructors_says_where_it_lives(public, target, tmp_path):
     assert done.returncode == 2 and f"`make {target}` works in the instructor's" in done.stderr
 
 
-def tested(public, *arguments):
+def run_there(public, *arguments):
     """What pytest says in the public tree, with the instructor's environment."""
     # The library is the instructor's, byte for byte, so the checks of its shapes and the rewriting of assertions would
     # find no more here.
@@ -320,13 +320,13 @@ def tested(public, *arguments):
 @pytest.mark.slow
 def test_the_tests_that_are_left_can_be_collected(public):
     """What is collected shows which files are missing."""
-    said = tested(public, "--collect-only", "tests")
+    said = run_there(public, "--collect-only", "tests")
     assert int(re.search(r"(\d+) tests collected", said)[1]) > 2000
 
 
 @pytest.mark.slow
 def test_the_public_layout_is_what_it_is_said_to_be(public):
-    assert " passed" in tested(public, "tests/house/test_layout.py")
+    assert " passed" in run_there(public, "tests/house/test_layout.py")
 
 
 @pytest.fixture
