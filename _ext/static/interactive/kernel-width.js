@@ -4,7 +4,7 @@ Interactive.define("kernel-width", (figure) => {
   figure.slider("bandwidth", {label: "bandwidth h", min: ends[0], max: ends[1], step: Math.log(9) / 50, value: 0.09, log: true, format: (x) => told(x)});
   figure.toggle("lines", {label: "fit a line, not a constant"});
   const sum = (x) => x.reduce((a, b) => a + b, 0), mean = (x) => sum(x) / x.length, dot = (a, b) => a.reduce((s, x, i) => s + x * b[i], 0);
-  // Plain loops: this runs 12,000 times before the page is at rest, and on a phone lists of lists take half a second.
+  // Plain loops: this runs 12,000 times before the page is at rest.
   const weigh = (q, h, lines) => {
     const w = new Float64Array(keys.length);
     let near = Infinity, total = 0, middle = 0, spread = 0;
