@@ -12,7 +12,7 @@ document.addEventListener("DOMContentLoaded", () => {
 });
 
 // What scrolls sideways can be reached by the keyboard, and says to a screen reader what it is. The theme sees to
-// code itself; it does not see formulas, which stand in the page from the start.
+// code when the page opens or changes its size, not when a tab or a fold shows it; it does not see formulas at all.
 const SIDEWAYS = { "mjx-container[display='true'], div.math": "formula", ".pst-scrollable-table-container, table.docutils, table.indextable, .cell_output .text_html": "table" };
 const reachable = () => {
   const boxes = Object.entries(SIDEWAYS).flatMap(([selector, what]) => [...document.querySelectorAll(selector)].map((box) => ({ box, what })));
@@ -24,6 +24,8 @@ const reachable = () => {
     box.setAttribute("tabindex", "0");
     if (box.tagName !== "TABLE") { box.setAttribute("role", "group"); box.setAttribute("aria-label", `Wide ${what}, scrolls sideways`); }
   });
+  const code = [...document.querySelectorAll("pre[tabindex='-1'], .output[tabindex='-1']")].filter((box) => box.scrollWidth > box.clientWidth);
+  code.forEach((box) => { box.tabIndex = 0; });
 };
 let waiting;
 const reachableSoon = () => { clearTimeout(waiting); waiting = setTimeout(reachable, 200); };

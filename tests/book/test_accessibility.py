@@ -264,6 +264,19 @@ def test_what_scrolls_sideways_is_reached(page_name, browser):
     page.context.close()
 
 
+@pytest.mark.needs("browser")
+def test_code_of_a_chosen_tab_is_reached(browser):
+    """Wide code that a tab or a fold has hidden gets its stop as soon as it is shown, without a change of the window."""
+    page = shown(browser, HTML / "chapters/appendix/api/lora.html")
+    wide = "() => [...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    before = page.evaluate(wide)
+    for tab in page.locator(".sd-tab-set > label:visible").all():
+        tab.click()
+    page.wait_for_timeout(600)
+    assert page.evaluate(wide) > before and page.evaluate(UNREACHED) == []
+    page.context.close()
+
+
 CONCORDANCE = HTML / "chapters/appendix/concordance.html"
 
 
