@@ -26,8 +26,9 @@ UNFOLD = """() => {
 # Of pieces that are built alike and stand in a place of the same kind, one is enough: axe judges tags, attributes,
 # roles and colours, and a page has thousands of such pieces. What a name is made of counts: whether there is any text,
 # and any description. The order of titles counts too, and all of them stay. One style sheet serves all pages, so a
-# piece that another page has is known as well, unless the page has styles of its own.
-ONE_OF_EACH = """known => {
+# piece that another page has is known as well, unless the page has styles of its own. Pieces that say a name stay
+# whole for the rules about names; for those about colours, which take most of the time, one of each is enough as well.
+ONE_OF_EACH = """({known, whole}) => {
     const seen = new Set(known), fresh = [], forms = new Map(), places = new Map();
     const told = /^(class|style|role|type|scope|rowspan|colspan|tabindex)$/;
     const styles = [...document.querySelectorAll('style')].map(one => one.textContent).sort().join('');
@@ -47,10 +48,8 @@ ONE_OF_EACH = """known => {
     const form = e => e.tagName === 'MJX-CONTAINER' ? 'formula' : once(forms, e, e => own(e) + [...e.childNodes].map(
         one => one.nodeType === 1 ? form(one) : one.nodeType === 3 && one.data.trim() ? 't' : '').join('') + '/');
     const place = e => e && e.tagName !== 'BODY' ? once(places, e, e => place(e.parentElement) + own(e)) : styles;
-    // Nothing is taken out of these: what they say is a name.
-    const names = 'mjx-container, a, button, summary, label, th, dt, h1, h2, h3, h4, h5, h6, caption, figcaption';
     document.querySelectorAll('p, li, tr, a, span, code, em, strong, .highlight, .math, dl').forEach(piece => {
-        if (!piece.isConnected || piece.parentElement.closest(names) || piece.querySelector('h1, h2, h3, h4')) return;
+        if (!piece.isConnected || piece.parentElement.closest(whole) || piece.querySelector('h1, h2, h3, h4')) return;
         const kind = number(place(piece.parentElement) + '>' + form(piece));
         if (seen.has(kind)) return piece.remove();
         seen.add(kind);
@@ -59,14 +58,19 @@ ONE_OF_EACH = """known => {
     return fresh;
 }"""
 
+NAMES = "mjx-container, a, button, summary, label, th, dt, h1, h2, h3, h4, h5, h6, caption, figcaption"
+FORMULAS = "mjx-container"
+
 # A formula's glyphs are hidden from screen readers and have the colour of the text around them. What a screen reader
 # gets, MathML out of sight, axe does not count as text of a head; that no head is empty is asked of the page itself.
-AXE = """async rules => {
-    const only = rules.length ? {runOnly: rules} : {rules: {'empty-table-header': {enabled: false}}};
-    const found = (await axe.run({exclude: [['mjx-math']]}, {resultTypes: ['violations'], ...only})).violations;
-    return found.map(v => `${v.id}: ${v.nodes.length} times, as ${v.nodes[0].target} ${v.nodes[0].html.slice(0, 100)}`);
+RUN = """async rules => {
+    const found = await axe.run({exclude: [['mjx-math']]}, {resultTypes: ['violations'], ...rules});
+    return found.violations.map(
+        v => `${v.id}: ${v.nodes.length} times, as ${v.nodes[0].target} ${v.nodes[0].html.slice(0, 100)}`);
 }"""
-IN_THE_DARK = ["color-contrast", "link-in-text-block"]
+OF_COLOURS = ["color-contrast", "link-in-text-block"]
+COLOURS = {"runOnly": OF_COLOURS}
+ALL_ELSE = {"rules": {name: {"enabled": False} for name in ("empty-table-header", *OF_COLOURS)}}
 
 # What scrolls on a phone and can't be reached by a keyboard. axe's rule for it blames a wide formula now and then.
 UNREACHED = """() => [...document.querySelectorAll('body *')].filter(e =>
@@ -76,16 +80,36 @@ UNREACHED = """() => [...document.querySelectorAll('body *')].filter(e =>
     ).map(e => 'unreached: ' + e.outerHTML.slice(0, 100))"""
 
 
-def axe(page, known=None):
-    """What axe finds on a page, by all its rules, but for pieces that are `known`; those of this page join them."""
+class Known:
+    """The kinds of pieces that axe has been shown: to the rules about colours, and to all others."""
+
+    def __init__(self, *others):
+        self.to_colours = set().union(*(other.to_colours for other in others))
+        self.to_others = set().union(*(other.to_others for other in others))
+
+
+def with_axe(context):
+    """Every page of this context brings axe along. A script of its own would be compiled anew for each page."""
     from axe_playwright_python.base import AXE_FILE_PATH
 
-    known = set() if known is None else known
+    context.add_init_script(path=AXE_FILE_PATH)
+    return context
+
+
+def axe(page, known=None):
+    """What axe finds on a page, by all its rules, but for pieces that are `known`; those of this page join them."""
+    known = Known() if known is None else known
     page.evaluate(UNFOLD)
     settled(page)
-    known.update(page.evaluate(ONE_OF_EACH, list(known)))
-    page.add_script_tag(path=AXE_FILE_PATH)
-    return page.evaluate(AXE, [])
+    known.to_others.update(page.evaluate(ONE_OF_EACH, {"known": list(known.to_others), "whole": NAMES}))
+    found = page.evaluate(RUN, ALL_ELSE)
+    known.to_colours.update(page.evaluate(ONE_OF_EACH, {"known": list(known.to_colours), "whole": FORMULAS}))
+    return found + colours(page)
+
+
+def colours(page):
+    """What axe finds on a page by its rules about colours."""
+    return page.evaluate(RUN, COLOURS)
 
 
 def at_rest(page):

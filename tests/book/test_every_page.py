@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.book.axe import AXE, IN_THE_DARK, UNFOLD, UNREACHED, at_rest, axe, darken, settled
+from tests.book.axe import UNFOLD, UNREACHED, Known, at_rest, axe, colours, darken, settled, with_axe
 from tests.book.test_pages import HTML, OVERLAPPING, PAGES, STRETCHED, hearing, name, opened
 
 pytestmark = [pytest.mark.book, pytest.mark.needs("browser")]
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.book, pytest.mark.needs("browser")]
 # The index only leads on to the title page.
 SOURCES = [path for path in PAGES if "_modules" in path.parts]
 OPENED = sorted({*PAGES} - {*SOURCES} - {HTML / "index.html"} | {*SOURCES[::10]})
-KNOWN = set()  # what axe has been shown on an earlier page
+KNOWN = Known()  # what axe has been shown on an earlier page
 # A page that has been made wider is laid out anew in the next frame.
 DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 UNSET = "() => [...document.querySelectorAll('article .math')].filter(e => !e.querySelector('mjx-container')).length"
@@ -22,7 +22,7 @@ PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 @pytest.fixture(scope="module")
 def one_tab(browser):
     """One tab for all pages: to make a new one takes Chromium as long as a page does."""
-    context = browser.new_context(viewport=PHONE, reduced_motion="reduce")
+    context = with_axe(browser.new_context(viewport=PHONE, reduced_motion="reduce"))
     context.set_default_timeout(120_000)
     yield context.new_page()
     context.close()
@@ -51,7 +51,7 @@ def test_page_in_a_browser(path, one_tab, address):
         at_rest(tab)
         found = axe(tab, KNOWN)
         darken(tab)
-        found += tab.evaluate(AXE, IN_THE_DARK)
+        found += colours(tab)
     assert said == [] and remote == [] and broken == []
     assert unset == 0, f"{unset} formulas are not set"
     assert wide <= 1, f"the page is {wide} px wider than a phone"
