@@ -32,7 +32,7 @@ pdf: book  ## print the whole book to _build/the-mathematics-of-attention.pdf (n
 zip: book  ## the built pages in _build/the-mathematics-of-attention.zip, to read without a network
 	@$(PY) scripts/zip_book.py
 
-test: book  ## everything: stored outputs of every notebook, library, exercises, built pages
+test: $(READY)  ## everything: the book, stored outputs of every notebook, library, exercises, built pages
 	@$(PY) scripts/run_tests.py --jobs $(JOBS)
 
 check: $(READY)  ## the short check: ruff, and the fast tests that need no built book

@@ -73,6 +73,7 @@ def execute_notebooks(jobs: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--only-notebooks", action="store_true", help="execute, and leave the pages to the next call")
     options = parser.parse_args()
     BUILD.mkdir(exist_ok=True)
     start, times = time.perf_counter(), Times(BUILD / "book-times.json")
@@ -84,8 +85,8 @@ def main() -> int:
     STAMP.unlink(missing_ok=True)
     with times.stage("notebooks executed"):
         executed = execute_notebooks(options.jobs)
-    if not executed:
-        return 1
+    if not executed or options.only_notebooks:
+        return int(not executed)
     with times.stage("pages written"):
         written = write_pages()
     if not written:

@@ -147,17 +147,19 @@ def times(root: Path) -> dict | None:
 
 def report(path: Path) -> dict | None:
     """What a JUnit report counts."""
-    if not path.exists():
-        return None
-    suite = ElementTree.parse(path).getroot().find("testsuite")
-    count = {key: int(suite.get(key, 0)) for key in ("tests", "failures", "errors", "skipped")}
+    return counted(path) if path.exists() else None
+
+
+def counted(path: Path) -> dict:
+    """Passed, failed and skipped of all suites of a JUnit report, and their seconds."""
+    suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
+    count = {key: sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "errors", "skipped")}
     failed = count["failures"] + count["errors"]
-    passed = count["tests"] - failed - count["skipped"]
     return {
-        "passed": passed,
+        "passed": count["tests"] - failed - count["skipped"],
         "failed": failed,
         "skipped": count["skipped"],
-        "seconds": round(float(suite.get("time", 0))),
+        "seconds": round(sum(float(suite.get("time", 0)) for suite in suites)),
     }
 
 

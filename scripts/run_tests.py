@@ -1,6 +1,7 @@
-"""`make test`: compare every notebook's outputs, run tests/ in parallel; then the status page gets this run's figures.
+"""`make test`: build the book, compare every notebook's outputs, run tests/; then the status page gets the figures.
 
-Both parts run even if the first fails. Each leaves a JUnit report in _build, from which the status page is counted.
+Pages are written on one core for most of the time. So the tests that read no page run beside that. Once the book is
+there, every part runs even if one fails. Each leaves a JUnit report in _build, from which the status page is counted.
 """
 
 import argparse
@@ -13,11 +14,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from cores import share_cores
+from facts import counted
 from fingerprint import ROOT
 from times import Times
 
 BUILD = ROOT / "_build"
 QUICK = "not slow and not book"  # neither what takes minutes nor what needs the built pages
+PAGELESS = ("tests/attnmath", "tests/theorems")  # these need nothing that a build or another test leaves in _build
 
 INSTRUCTORS = (  # what reads the sources of the problem sets; scripts/public_repository.py takes it out
     "tests/course/test_exercises.py",
@@ -43,10 +46,8 @@ def pytest(title: str, report: str, *arguments: str, **more: str) -> dict:
 def tally(report: Path) -> str:
     if not report.exists():
         return "no report"
-    suite = ElementTree.parse(report).getroot().find("testsuite")
-    count = {key: int(suite.get(key, 0)) for key in ("tests", "failures", "errors", "skipped")}
-    passed = count["tests"] - count["failures"] - count["errors"] - count["skipped"]
-    return f"{passed} passed, {count['failures'] + count['errors']} failed, {count['skipped']} skipped"
+    count = counted(report)
+    return f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped"
 
 
 def quick(workers: list[str]) -> list[dict]:
@@ -56,25 +57,55 @@ def quick(workers: list[str]) -> list[dict]:
 
 def whole(workers: list[str], jobs: int) -> list[dict]:
     """Run everything, and store where the time went before the status page, which shows it, is written."""
+    build = [sys.executable, "scripts/build_book.py", "--jobs", str(jobs)]
+    notebooks = step("notebooks executed", [*build, "--only-notebooks"])
+    if notebooks["code"]:
+        return [notebooks]
+    pages = subprocess.Popen(build, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    library = pytest("tests of the library, while pages are written", "library-report.xml", *PAGELESS, *workers)
+    print(pages.communicate()[0], end="", flush=True)
+    begun = [notebooks, pages_written(pages.returncode), library]
+    if pages.returncode:
+        return begun
     # A plugin that is named on the command line is imported before pytest reads its own setting of the path.
     path = os.pathsep.join(filter(None, [str(ROOT / "scripts"), os.environ.get("PYTHONPATH")]))
     compare = ["-p", "compare_outputs", "-p", "no:xdist", "-p", "no:cacheprovider", "-W", "ignore"]
+    others = [f"--ignore={folder}" for folder in PAGELESS]
     runs = [
-        *built(),
+        *begun,
         pytest("notebooks: stored outputs", "notebooks-report.xml", "chapters", *compare, PYTHONPATH=path),
-        pytest("tests", "test-report.xml", "tests", "--durations=15", *workers),
+        pytest("all other tests", "others-report.xml", "tests", *others, "--durations=15", *workers),
     ]
+    join(BUILD / "test-report.xml", BUILD / "library-report.xml", BUILD / "others-report.xml")
     times = Times(BUILD / "times.json")
     for run in runs:
         times.add(run["title"], run["seconds"], run["result"])
+    facts = [sys.executable, "scripts/facts.py", "-q"]
+    return [*runs, step("status page of this run", build), step("facts of this run", facts)]
+
+
+def step(title: str, command: list[str]) -> dict:
+    """Run a command that counts nothing; return title, exit code and seconds."""
     start = time.perf_counter()
-    again = [sys.executable, "scripts/build_book.py", "--jobs", str(jobs)]
-    code = (
-        subprocess.run(again, cwd=ROOT).returncode
-        or subprocess.run([sys.executable, "scripts/facts.py", "-q"], cwd=ROOT).returncode
-    )
-    seconds = time.perf_counter() - start
-    return [*runs, {"title": "status page and facts of this run", "code": code, "seconds": seconds, "result": ""}]
+    code = subprocess.run(command, cwd=ROOT).returncode
+    return {"title": title, "code": code, "seconds": time.perf_counter() - start, "result": ""}
+
+
+def pages_written(code: int) -> dict:
+    """How the build of this run ended, and its seconds since the notebooks were executed, as it stored them."""
+    told = BUILD / "book-times.json"
+    stages = json.loads(told.read_text(encoding="utf-8"))["stages"] if told.exists() else []
+    seconds = sum(stage["seconds"] for stage in stages if stage["title"] != "notebooks executed")
+    return {"title": "pages written", "code": code, "seconds": seconds, "result": ""}
+
+
+def join(target: Path, *reports: Path) -> None:
+    """Put the suites of several JUnit reports into one and leave only that."""
+    whole = ElementTree.Element("testsuites", name="pytest tests")
+    for report in filter(Path.exists, reports):
+        whole.extend(ElementTree.parse(report).getroot().iter("testsuite"))
+        report.unlink()
+    ElementTree.ElementTree(whole).write(target, encoding="utf-8", xml_declaration=True)
 
 
 def left_out(root: Path) -> str:
@@ -83,13 +114,6 @@ def left_out(root: Path) -> str:
         return ""
     files = ", ".join(name for name in INSTRUCTORS if not (root / name).exists())
     return f"This is the public repository. Left out, since exercises/source is the instructor's: {files}"
-
-
-def built() -> list[dict]:
-    """What the build before this run did, as it stored it."""
-    told = BUILD / "book-times.json"
-    stages = json.loads(told.read_text(encoding="utf-8"))["stages"] if told.exists() else []
-    return [{**stage, "title": f"book: {stage['title']}", "code": 0} for stage in stages]
 
 
 def main() -> int:
@@ -101,12 +125,13 @@ def main() -> int:
     if said := left_out(ROOT):
         print(said, flush=True)
     share_cores(options.jobs)
-    workers = ["-n", str(options.jobs), "--dist", "worksteal", "--ignore=tests/bench", "-p", "no:nbval"]
+    # One process more than cores: some wait for a clock, a browser or a process of their own.
+    workers = ["-n", str(options.jobs + 1), "--dist", "worksteal", "--ignore=tests/bench", "-p", "no:nbval"]
     runs = quick(workers) if options.quick else whole(workers, options.jobs)
     print("\n== where the time went")
     for run in runs:
         outcome = "FAILED" if run["code"] else "ok    "
-        print(f"{run['seconds']:7.0f} s  {run['title']:36} {outcome}  {run['result']}")
+        print(f"{run['seconds']:7.0f} s  {run['title']:46} {outcome}  {run['result']}")
     return int(any(run["code"] for run in runs))
 
 
