@@ -269,7 +269,7 @@ def test_what_scrolls_sideways_is_reached(page_name, browser):
 
 @pytest.mark.needs("browser")
 def test_code_of_a_chosen_tab_is_reached(browser):
-    """Wide code that a tab or a fold has hidden gets its stop as soon as it is shown; no window has to change."""
+    """Wide code that a tab has hidden gets its stop as soon as it is shown; no window has to change."""
     page = shown(browser, HTML / "chapters/appendix/api/lora.html")
     wide = "() => [...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
     before = page.evaluate(wide)
