@@ -12,7 +12,7 @@ document.addEventListener("DOMContentLoaded", () => {
 });
 
 // What scrolls sideways can be reached by the keyboard, and says to a screen reader what it is. The theme sees to
-// code when the page opens or changes its size, not when a tab or a fold shows it; it does not see formulas at all.
+// code when the page opens or changes its size, not when a tab shows it; it does not see formulas at all.
 const SIDEWAYS = { "mjx-container[display='true'], div.math": "formula", ".pst-scrollable-table-container, table.docutils, table.indextable, .cell_output .text_html": "table" };
 const reachable = () => {
   const boxes = Object.entries(SIDEWAYS).flatMap(([selector, what]) => [...document.querySelectorAll(selector)].map((box) => ({ box, what })));

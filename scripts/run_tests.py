@@ -5,7 +5,6 @@ there, every part runs even if one fails. Each leaves a JUnit report in _build, 
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -61,10 +60,12 @@ def whole(workers: list[str], jobs: int) -> list[dict]:
     notebooks = step("notebooks executed", [*build, "--only-notebooks"])
     if notebooks["code"]:
         return [notebooks]
+    start = time.perf_counter()
     pages = subprocess.Popen(build, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    library = pytest("tests of the library, while pages are written", "library-report.xml", *PAGELESS, *workers)
+    beside = pytest("pages written, tests of the library beside", "library-report.xml", *PAGELESS, *workers)
     print(pages.communicate()[0], end="", flush=True)
-    begun = [notebooks, pages_written(pages.returncode), library]
+    beside |= {"code": beside["code"] or pages.returncode, "seconds": time.perf_counter() - start}
+    begun = [notebooks, beside]  # one row for both: the status page adds up the seconds
     if pages.returncode:
         return begun
     # A plugin that is named on the command line is imported before pytest reads its own setting of the path.
@@ -89,14 +90,6 @@ def step(title: str, command: list[str]) -> dict:
     start = time.perf_counter()
     code = subprocess.run(command, cwd=ROOT).returncode
     return {"title": title, "code": code, "seconds": time.perf_counter() - start, "result": ""}
-
-
-def pages_written(code: int) -> dict:
-    """How the build of this run ended, and its seconds since the notebooks were executed, as it stored them."""
-    told = BUILD / "book-times.json"
-    stages = json.loads(told.read_text(encoding="utf-8"))["stages"] if told.exists() else []
-    seconds = sum(stage["seconds"] for stage in stages if stage["title"] != "notebooks executed")
-    return {"title": "pages written", "code": code, "seconds": seconds, "result": ""}
 
 
 def join(target: Path, *reports: Path) -> None:

@@ -56,7 +56,7 @@ pytest_plugins = ["tests.needs"]
 settings.register_profile("book", deadline=None, derandomize=True, database=None)
 settings.load_profile("book")
 
-# Tests run side by side, one process per core: more threads would only make them wait for each other.
+# Tests run side by side, a process on each core and one more: threads would only make them wait for each other.
 torch.set_num_threads(1)
 
 

@@ -1,5 +1,6 @@
 """The order of a whole run: the pages beside what needs none, and nothing after a build that failed."""
 
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,7 +9,8 @@ import pytest
 import run_tests
 from facts import counted
 
-BUILD_BOOK = """import sys
+BUILD_BOOK = """import sys, time
+time.sleep(0.2)
 notebooks = "--only-notebooks" in sys.argv
 with open("order", "a") as order:
     order.write("notebooks\\n" if notebooks else "pages\\n")
@@ -32,10 +34,13 @@ def a_run(tmp_path, monkeypatch):
         def pytest_(title, report, *arguments, **more):
             with (tmp_path / "order").open("a") as order:
                 order.write(f"{report} {' '.join(arguments)}\n")
-            return {"title": title, "code": 0, "seconds": 1.0, "result": ""}
+            time.sleep(0.2)
+            return {"title": title, "code": 0, "seconds": 0.2, "result": ""}
 
         monkeypatch.setattr(run_tests, "pytest", pytest_)
+        start = time.perf_counter()
         rows = run_tests.whole(["-n", "3"], 2)
+        assert sum(row["seconds"] for row in rows) <= time.perf_counter() - start, "what runs side by side counts once"
         return (tmp_path / "order").read_text().splitlines(), rows
 
     return run
