@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "chapters").rglob("*.ipynb"))
 LONGEST = 12  # lines of a function in a notebook; what is longer belongs into the library
-EXPERIMENT = 30  # unless the cell's metadata "experiment" says which loop of training or measuring is read there, whole
+# A loop of training or measuring that is read there, whole, as the cell's metadata "experiment" says; or what a reader
+# takes along.
+EXPERIMENT = 30
 
 
 def name(path):
@@ -60,7 +62,8 @@ def complaints(notebook):
                     if later.count("assert ") + later.count("check.compare") == 0:
                         said.append(f"cell {number}: a figure, and nothing asserted in the notebook")
         source = re.sub(r"^[%!].*$", "", cell.source, flags=re.M)
-        longest = EXPERIMENT if len(cell.metadata.get("experiment", "")) > 20 else LONGEST
+        whole = len(cell.metadata.get("experiment", "")) > 20 or "take_along" in cell.metadata
+        longest = EXPERIMENT if whole else LONGEST
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno + 1 > longest:
                 said.append(

@@ -109,7 +109,7 @@ def seen(notebook):
                     deeper = line.startswith("## Going deeper")
                 if not deeper and line.strip() and not re.match(r":{3,}|`{3,}|\([\w-]+\)=|:\w+:", line):
                     other += -(-len(line) // MARGIN)
-        elif not deeper:
+        elif not deeper and "take_along" not in cell.metadata:  # its code is the point, and it stands at the end
             folded = {"hide-input", "remove-input"} & set(cell.metadata.get("tags", []))
             code += 0 if folded else sum(bool(line.strip()) for line in cell.source.split("\n"))
             other += bool(folded) + sum(map(height, cell.outputs))
