@@ -4,19 +4,22 @@
 """
 
 import importlib
+import importlib.util
 import json
-import runpy
 import sys
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
 
 FOLDER = Path(__file__).parents[2] / "chapters" / "take_along"
 
 
 def own(name):
-    """What a file defines."""
-    return SimpleNamespace(**runpy.run_path(str(FOLDER / f"{name}.py"), run_name="taken_along"))
+    """The file as a module, under a name that no other module has; the compiler looks it up by that name."""
+    spec = importlib.util.spec_from_file_location(f"taken_along_{name}", FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def flat(found):
