@@ -80,7 +80,7 @@ def hidden_imports(notebook):
         if number not in seen_cells:
             folded |= imports(tree)
             continue
-        shown |= imports(tree) | names(tree, ast.Store)
+        shown |= imports(tree) | names(tree, ast.Store) | {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
         if lost := sorted(names(tree, ast.Load) & folded - shown - {"warnings", "logging"}):
             said.append(f"cell {number} uses what only folded cells import: {', '.join(lost)}")
     return said
@@ -91,6 +91,7 @@ def core(notebook):
     text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     deeper = r"^#+ Going deeper.*?(?=^## Try it|^## In five lines|\Z)"
     text = re.sub(deeper, "", text, flags=re.M | re.S)
+    text = re.sub(r"^## Take it with you.*", "", text, flags=re.M | re.S)  # for whoever has read the page
     text = re.sub(r"^(:{3,}|`{3,})\{dropdown\}.*?^\1$", "", text, flags=re.M | re.S)
     text = re.sub(r"^:still: .*$", "", text, flags=re.M)  # nobody reads it
     return re.sub(r"\$\$.*?\$\$", "", text, flags=re.S)
