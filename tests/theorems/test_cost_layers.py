@@ -30,12 +30,26 @@ def leaves(n, d, k, v):
     return [torch.zeros(shape, requires_grad=True) for shape in ((n, d), (d, k), (d, k), (d, v))]
 
 
+def bounds(n, d, k, v):
+    """What the time of self-attention lies between, by prop-time."""
+    unit = n * (n + d) * (k + v)
+    return 2 * unit, 5 * unit
+
+
+@pytest.mark.claim("prop-time")
+def test_the_constants_of_the_time_cannot_be_better():
+    n = 10**6  # long texts of width 1 attain both, in the limit
+    least, most = bounds(n, 1, 1, 1)
+    products = count.self_attention_flops(n, 1, 1, 1)
+    assert products < 1.001 * least and products + 6 * n * n > 0.999 * most
+
+
 @pytest.mark.claim("prop-time", "eq:self-attention-flops")
 @given(sizes, sizes, sizes, sizes)
 def test_time_is_of_the_stated_order_and_the_square_leads_beyond_the_border(n, d, k, v):
     products = count.self_attention_flops(n, d, k, v)
-    unit = n * (n + d) * (k + v)
-    assert 2 * unit <= products <= products + 6 * n * n <= 5 * unit
+    least, most = bounds(n, d, k, v)
+    assert least <= products <= products + 6 * n * n <= most
     square = count.attention_flops(n, n, k, v)
     assert (square > products - square) == (n * (k + v) > d * (2 * k + v))
     if n <= d:
