@@ -39,10 +39,8 @@ def random_mask(rng, n, m):
     return mask
 
 
-THIRD, FIFTH = (
-    1 / 3,
-    1 / (2 + 4 / 3 * 6**0.25),
-)  # the bounds of lem-tied-scores, of any circle and from five positions on
+# The bounds of lem-tied-scores, of any circle and from five positions on.
+THIRD, FIFTH = 1 / 3, 1 / (2 + 4 / 3 * 6**0.25)
 
 
 def geometric_mean(x):
