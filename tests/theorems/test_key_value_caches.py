@@ -1,5 +1,7 @@
 """The page on caches: absorbed latent attention, its counts, and what rounded keys and values do to an output."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 import attnmath.numpy as an
 from attnmath import latent, shapes
+from attnmath.caches import LatentCache
 from attnmath.check import compare
 
 seeds = st.integers(0, 2**32 - 1)
@@ -92,9 +95,33 @@ def test_the_bound_is_attained(rng):
 
 
 @pytest.mark.claim("prop-latent-count")
+@pytest.mark.parametrize("absorbed", [False, True])
+def test_what_is_kept_and_multiplied_is_counted_at_the_core(absorbed):
+    """The core is asked how wide its keys and values are: so many products for each kept token and head of queries."""
+    h, k, v, c, r = 3, 4, 5, 7, 2
+    params = shapes.random_tree(latent.latent_shapes(12, h, k, v, latent=c, rotary=r), np.random.default_rng(0), 0.5)
+    X, seen = np.random.default_rng(1).standard_normal((6, 12)), []
+    many = an.grouped(an.attention_fused)
+
+    def core(Q, K, V, **options):
+        seen.append((Q.shape[-3], K.shape[-1] + V.shape[-1], K.shape[-3] * (K.shape[-1] + V.shape[-1])))
+        return many(Q, K, V, **options)
+
+    core.shares_heads = True
+    an.latent_attention(X, X, X, params, h, turn=an.rotary, absorbed=absorbed, attend=core)
+    ((heads, products, _),) = seen
+    assert heads * products == (h * (2 * c + r) if absorbed else h * (k + r + v))
+    cache = LatentCache()
+    attend = partial(an.latent_attention, attend=an.cached(an.attention_fused, cache), turn=an.rotary, absorbed=True)
+    for x in X:
+        attend(x[None], x[None], x[None], params, h)
+    assert cache.kept[0].shape == (1, len(X), c + r) and np.shares_memory(*cache.kept), "values are a part of the keys"
+
+
+@pytest.mark.claim("prop-latent-count")
 def test_the_numbers_of_deepseek_v3():
     h, k, r, v, c = 128, 128, 64, 128, 512
-    assert (h * (k + r) + h * v, 2 * h * k, c + r) == (40960, 32768, 576)
+    assert (h * (k + v), 8 * (k + v), c + r) == (32768, 2048, 576)
     described = latent.latent_shapes(7168, h, k, v, latent=c, rotary=r, query=1536)
     assert described["down"]["weight"] == (7168, 576) and described["up"]["weight"] == (512, 32768)
-    assert h * (2 * c + r) / (h * (k + r + v)) == 3.4
+    assert h * (2 * c + r) / (h * (k + r + v)) == 3.4 and (2 * c + r) / (k + v) == 4.25

@@ -56,6 +56,19 @@ def test_the_cache_outweighs_the_layer_from_six_widths_on(n, d, batch):
     attention = count.transformer_flops(n, d, 4 * d, 1) - 2 * n * count.transformer_parameters(d, 4 * d, 1)
     assert count.projection_flops(n, d, d, d) + 16 * n * d * d == rest
     assert (attention > rest) == (n > 6 * d)
+    seen = n * (n + 1) // 2  # pairs of a causal mask; each takes 2 d operations for its score and 2 d for its value
+    assert (4 * d * seen > rest) == (n + 1 > 12 * d)
+    assert 4 * d * n * n == attention
+
+
+@pytest.mark.claim("lem-cache-crossover")
+@pytest.mark.parametrize("d", [1, 7, 4096])
+def test_the_borders_are_sharp(d):
+    rest = 24 * d * d
+    for n, over in ((6 * d, False), (6 * d + 1, True)):
+        assert (4 * n * d > rest) == over == (2 * n * d > 12 * d * d)
+    for n, over in ((12 * d - 1, False), (12 * d, True)):
+        assert (2 * (n + 1) * d > rest) == over
 
 
 def test_the_kernels_that_are_listed():

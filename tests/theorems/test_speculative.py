@@ -173,15 +173,23 @@ def test_tokens_for_each_call(guesses, rng):
     assert guesses < 2 or mixed > expected_tokens(float(moods.mean()), guesses) + 0.05
 
 
+def time_of_a_token(alpha, guesses, cost):
+    """In calls of the target, from all that may happen in a call: the first rejection, or none."""
+    chances = [alpha**i * (1 - alpha) for i in range(guesses)] + [alpha**guesses]
+    return (1 + guesses * cost) / sum((i + 1) * chance for i, chance in enumerate(chances))
+
+
 @pytest.mark.claim("prop-speedup", "eq:speculative-speedup")
-@settings(max_examples=25)
-@given(st.floats(0, 1), st.floats(0, 2))
+@settings(max_examples=60)
+@given(st.fractions(0, 1, max_denominator=30), st.fractions(0, 2, max_denominator=30))
 def test_a_draft_pays_exactly_if_it_is_kept_more_often_than_it_costs(alpha, cost):
-    best = max(speedup(alpha, g, cost) for g in range(1, 12))
-    if alpha > cost:
-        assert best >= (1 + alpha) / (1 + cost) - 1e-12
-    else:
-        assert best <= 1 + 1e-12
+    """In fractions: the border is sharp, on both sides, and lies at alpha = cost."""
+    factors = [1 / time_of_a_token(alpha, g, cost) for g in range(1, 12)]
+    found = [speedup(float(alpha), g, float(cost)) for g in range(1, 12)]
+    compare(found, np.array(factors, float), name="the factor", atol=1e-12)
+    assert (max(factors) > 1) == (alpha > cost)
+    assert factors[0] == (1 + alpha) / (1 + cost)
+    assert alpha != cost or factors[0] == 1
 
 
 @pytest.mark.claim("lem-truncation", "pf:truncation")
