@@ -16,6 +16,7 @@ from attnmath.numpy.types import T
 BANDWIDTHS = tuple(np.geomspace(0.5, 4, 13))  # in standard deviations of a measurement
 WIDER = tuple(np.geomspace(2, 16, 4))  # of lines, which need more patients
 NEIGHBOURS = tuple(range(1, 61))
+STOPS = (1, 2, 5, 10, 40)  # steps after which the learning of scales may stop
 PATIENTS = 221  # to learn from; the other half is predicted
 
 
@@ -196,21 +197,23 @@ def nearest(Q, K, Y, count: int):
 
 
 def contest(seed: int) -> dict:
-    """Six ways to predict half of the patients from the other half: the error of each, and what was chosen.
+    """Ways to predict half of the patients from the other half: the error of each, what was tried and what was chosen.
 
     All choices are made on the half that is learned from, by leaving one out. ``inside`` is the learned scales' error
-    there. ``displacement`` is the straight line's slope times the displacement of attention's average key (its root
-    mean square), and ``corrected`` the error of attention from which this is subtracted.
+    there, and ``stopped`` their error on the other half if a third of the first one chooses when the learning stops.
+    ``displacement`` is the straight line's slope times the displacement of attention's average key (its root mean
+    square), and ``corrected`` the error of attention from which this is subtracted.
     """
     X, Y = patients()
     order = np.random.default_rng(seed).permutation(len(X))
     A, B, Ya, Yb = X[order[:PATIENTS]], X[order[PATIENTS:]], Y[order[:PATIENTS]], Y[order[PATIENTS:]]
-    h, _ = choose(A, Ya, BANDWIDTHS)
-    wide, _ = choose(A, Ya, WIDER, partial(line_weights, ridge=1e-3))
+    h, narrow_errors = choose(A, Ya, BANDWIDTHS)
+    wide, wide_errors = choose(A, Ya, WIDER, partial(line_weights, ridge=1e-3))
     a = learned_scales(A, Ya, h)
     others = squared_distances(A, A) + np.diag(np.full(len(A), np.inf))
     ranked = Ya[np.argsort(others, -1)[:, : NEIGHBOURS[-1]], 0].cumsum(-1) / np.arange(1, NEIGHBOURS[-1] + 1)
-    k = NEIGHBOURS[int(((ranked - Ya) ** 2).mean(0).argmin())]
+    near_errors = np.sqrt(((ranked - Ya) ** 2).mean(0))
+    k = NEIGHBOURS[int(near_errors.argmin())]
     ones = [np.concatenate([np.ones((len(Z), 1)), Z], -1) for Z in (A, B)]
     answers = {
         "mean of all": np.full_like(Yb, Ya.mean()),
@@ -225,10 +228,26 @@ def contest(seed: int) -> dict:
     return {
         "errors": {name: root_mean_square(got - Yb) for name, got in answers.items()},
         "chosen": {"bandwidth": float(h), "neighbours": k, "line bandwidth": float(wide)},
+        "tried": {
+            "nearest neighbours": [({"neighbours": n}, float(e)) for n, e in zip(NEIGHBOURS, near_errors, strict=True)],
+            "attention": [({"bandwidth": b}, e) for b, e in zip(BANDWIDTHS, narrow_errors, strict=True)],
+            "attention with lines": [({"bandwidth": b}, e) for b, e in zip(WIDER, wide_errors, strict=True)],
+        },
         "inside": inside,
+        "stopped": _stopped_early(A, Ya, B, Yb, h),
         "displacement": root_mean_square(displaced),
         "corrected": root_mean_square(answers["attention"] - displaced - Yb),
     }
+
+
+def _stopped_early(A, Ya, B, Yb, bandwidth):
+    """The error on B of scales that were learned for as many steps as were best for a third of A."""
+    cut = 2 * len(A) // 3
+    scales = [learned_scales(A[:cut], Ya[:cut], bandwidth, steps) for steps in STOPS]
+    guesses = [gaussian_weights(A[cut:] * a, A[:cut] * a, 1.0) @ Ya[:cut] for a in scales]
+    steps = STOPS[int(np.argmin([root_mean_square(guess - Ya[cut:]) for guess in guesses]))]
+    a = learned_scales(A, Ya, bandwidth, steps)
+    return root_mean_square(gaussian_weights(B * a, A * a, 1.0) @ Ya - Yb)
 
 
 def relation_features(R, width: int | None = None):

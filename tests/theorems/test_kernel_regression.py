@@ -65,6 +65,21 @@ def test_the_bound_for_windows_holds_everywhere(rng):
 
 
 @pytest.mark.claim("thm-attention-rate")
+@pytest.mark.parametrize("n", [5, 23, 60])
+def test_how_far_the_bound_for_windows_is_from_sharp(n):
+    """A window at the edge just before its second key, and a kink with a key on each side, come as near as any."""
+    K, part = kr.grid(n), {"bias": [], "variance": []}
+    Q = np.concatenate([[[0.0], [1.0]], K[:4], K[:4] + 0.5 / n])
+    for h in (1 / n, 1.3 / n, 1.4999 / n, 2.4999 / n, 0.4, 1.0):
+        P = kr.box_weights(Q, K, h)
+        for i, q in enumerate(Q[:, 0]):
+            bias, variance = kr.bias_and_variance(P[i : i + 1], Q[i : i + 1], K, lambda x, q=q: 2 * abs(x - q), 0.7)
+            part["bias"].append(bias[0] ** 2 / (4 * h * h))
+            part["variance"].append(variance[0] / (2 * 0.49 / (n * h)))
+    assert 0.444 < max(part["bias"]) < 4 / 9 + 1e-9 and 0.7499 < max(part["variance"]) < 3 / 4 + 1e-9
+
+
+@pytest.mark.claim("thm-attention-rate")
 def test_the_best_bandwidth_of_the_bound():
     """It minimises the bound, has its value, and the risk stays below."""
     L, noise = 2.0, 0.5
@@ -75,6 +90,7 @@ def test_the_best_bandwidth_of_the_bound():
         h = (a / L**2) ** (1 / 3)
         compare(hs[bound.argmin()] / h, 1.0, name="bandwidth", atol=1e-3)
         compare(bound.min(), 3 * (L * a) ** (2 / 3), name="value", atol=1e-8)
+        assert 1 / n <= h <= 1, "the hypothesis of the last sentence"
         Q = np.linspace(0, 1, 41)[:, None]
         bias, variance = kr.bias_and_variance(kr.box_weights(Q, kr.grid(n), h), Q, kr.grid(n), lambda x: L * x, noise)
         assert (bias**2 + variance).max() <= 3 * (L * a) ** (2 / 3)
@@ -103,6 +119,13 @@ def test_the_bound_for_smooth_functions():
                 bias, variance = kr.bias_and_variance(kr.box_weights(Q, K, h), Q, K, bent, noise)
                 assert (abs(bias) <= B * h * h / 3 * (1 + 1e-9)).all()
                 assert (variance <= noise**2 / (n * h) * (1 + 1e-9)).all()
+        h = (
+            1 / n
+        )  # the bias is reached by a parabola and one key on each side, two thirds of the variance by three keys
+        one, _ = kr.bias_and_variance(kr.box_weights(K[3:4], K, h), K[3:4], K, lambda x: B * x * x / 2, noise)
+        compare(one[0], B * h * h / 3, name="reached", rtol=1e-9)
+        _, three = kr.bias_and_variance(kr.box_weights(K[3:4], K, 1.9999 * h), K[3:4], K, np.sin, noise)
+        compare(three[0] * n * 1.9999 * h / noise**2, 2 / 3, name="of the variance", atol=1e-4)
     edge, _ = kr.bias_and_variance(kr.box_weights(K[:1], K, 0.1), K[:1], K, lambda x: 7 * x, noise)
     assert abs(edge[0]) > 5 * B * 0.01 / 3
 
@@ -118,12 +141,17 @@ def test_the_best_bandwidth_for_smooth_functions():
 
 @pytest.mark.claim("lem-gaussian-window")
 def test_the_constants_of_the_gaussian_kernel(rng):
+    kept, moved = [], []
     for n in (5, 40, 200):
         K, Q = kr.grid(n), np.concatenate([rng.random((40, 1)), [[0.0], [1.0]]])
         for h in (1 / n, 1.7 / n, 0.2, 1.0):
             P = kr.gaussian_weights(Q, K, h)
             assert ((P * P).sum(-1) <= 2 * np.e**0.5 / (n * h)).all()
             assert ((P * abs(Q - K[:, 0])).sum(-1) <= 10.6 * h).all()
+            kept.append((P * P).sum(-1).max() * n * h / (2 * np.e**0.5))
+            moved.append((P * abs(Q - K[:, 0])).sum(-1).max() / (10.6 * h))
+    assert 0.305 < max(kept) < 0.315 and 0.078 < max(moved) < 0.08, "so far from sharp, as the page says"
+    compare([10.6**2, 2 * np.e**0.5], [113, 3.3], name="the constants of the risk", atol=0.7)
 
 
 @pytest.mark.slow
@@ -330,6 +358,33 @@ def test_the_bound_is_sharp_to_its_exponential_factor():
             assert error >= (R * R) ** (M + 1) / factorial(M + 1) * (1 - 1e-6)
     F, _ = an.taylor_features(np.array([[1.5, -0.5]]), 30)
     compare((F * F).sum(), np.exp(2.5), name="all features", atol=1e-10)
+
+
+@pytest.mark.claim("prop-kernel-pair", "pf:kernel-pair")
+def test_two_maps_have_a_pair_of_spaces_and_one_map_has_one(rng):
+    """Functions f = sum c_i kappa(., y_i) and g = sum b_j kappa(x_j, .): values, the pairing, and the sharp bound."""
+    q, k, c, b = (
+        rng.standard_normal((6, 3)),
+        rng.standard_normal((5, 3)),
+        rng.standard_normal(5),
+        rng.standard_normal(6),
+    )
+    F, G = (an.taylor_features(X, 60)[0] for X in (q[:, :2], k[:, :2]))
+    kappa = np.exp(q[:, :2] @ k[:, :2].T)
+    compare(F @ G.T, kappa, name="kernel", atol=1e-9)
+    u, v = c @ G, b @ F  # the coordinates of f and of g
+    compare(F @ u, kappa @ c, name="values of f", atol=1e-9)
+    compare(v @ u, b @ kappa @ c, name="the pairing", atol=1e-9)
+    compare(u @ u, c @ np.exp(k[:, :2] @ k[:, :2].T) @ c, name="the norm is that of the keys", atol=1e-8)
+    size = np.exp((q[:, :2] ** 2).sum(-1) / 2)
+    assert (abs(F @ u) <= size * np.linalg.norm(u) * (1 + 1e-9)).all()
+    for x in q[:, :2]:  # kappa(., y) with k(y) = q(x)
+        own = an.taylor_features(x[None], 60)[0][0]
+        compare(own @ own, np.exp(x @ x / 2) * np.linalg.norm(own), name="equality", rtol=1e-9)
+    assert abs(kappa[:5] - kappa[:5].T).max() > 0.1, "two maps: the kernel is not symmetric"
+    one = np.exp(k[:, :2] @ k[:, :2].T)  # one map: the pairing of f with itself is its square norm
+    compare(u @ u, c @ one @ c, name="the inner product", atol=1e-8)
+    assert np.linalg.eigvalsh(one).min() > 0
 
 
 @pytest.mark.claim("prop-valid-weights")
