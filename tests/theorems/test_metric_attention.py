@@ -140,6 +140,7 @@ def test_one_step_against_one_unit_of_time(rng):
     for A, most in (
         (gaussian(rng.standard_normal((8, 2)), 0.8), np.exp(-1)),
         (graph(rng, 8, loops=False), np.exp(-2) + 1),
+        (np.ones((8, 8)), np.exp(-1)),
     ):
         P = A / A.sum(-1, keepdims=True)
         values, _, share = walk_spectrum(A)
@@ -148,7 +149,8 @@ def test_one_step_against_one_unit_of_time(rng):
         root = np.sqrt(share)
         gap = np.linalg.norm(root[:, None] * (P - H) / root, 2)
         compare(gap, (np.exp(values - 1) - values).max(), atol=1e-12)
-        assert 0.1 < gap <= most
+        assert 0.1 < gap <= most + 1e-15
+    compare(gap, np.exp(-1), name="reached by tokens that are all in one place", atol=1e-12)
 
 
 def circle_heat(theta, t):
@@ -230,6 +232,11 @@ def test_the_spectrum_of_a_circle_is_a_ratio_of_bessel_functions(sigma):
     compare(values[:7], ive(k, kappa) / ive(0, kappa), atol=1e-12)
     P, _ = an.attention(X, X, np.eye(200), scale=kappa)
     compare(P, an.metric_attention(X, X, np.eye(200), sigma)[0], atol=1e-12)
+    for few in (5, 8):  # the sum over all integers that are k modulo the number of tokens
+        X, m = np.stack([f(2 * np.pi * np.arange(few) / few) for f in (np.cos, np.sin)], -1), np.arange(-9, 10) * few
+        values, _, _ = walk_spectrum(gaussian(X, sigma))
+        want = [ive(abs(j + m), kappa).sum() / ive(abs(m), kappa).sum() for j in range(few)]
+        compare(values, np.sort(want)[::-1], name="few tokens", atol=1e-12)
     errors = [abs(2 * s**-2 * (1 - ive(k, s**-2) / ive(0, s**-2)) - k**2).max() for s in (0.4, 0.2, 0.1, 0.05)]
     assert all(b < 0.3 * a for a, b in pairwise(errors)) and errors[-1] < 0.1
 
@@ -290,3 +297,46 @@ def test_under_a_causal_mask_everything_flows_to_the_first_token(seed):
     assert np.diag(P)[0] == 1 and np.diag(P)[1:].max() < 1
     steps = int(60 / (1 - np.diag(P)[1:].max()))
     compare(np.linalg.matrix_power(P, steps) @ x, np.full(6, x[0]), atol=1e-9)
+
+
+@pytest.mark.claim("lem-causal-spectrum")
+def test_the_rate_under_a_causal_mask_and_its_polynomial():
+    """Different diagonal entries give a pure power; equal ones may give a power times t, and at most t^(n-2)."""
+
+    def left(P, t):
+        return abs(np.linalg.matrix_power(P, t)[:, 1:]).max()  # the first column has what is left to 1
+
+    different = np.array([[1, 0, 0, 0], [0.6, 0.4, 0, 0], [0.3, 0.2, 0.5, 0], [0.2, 0.4, 0.1, 0.3]])
+    compare(left(different, 61) / left(different, 60), 0.5, name="rate", atol=1e-4)
+    equal = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
+    compare((np.linalg.matrix_power(equal, 40) @ [0, 1, 0])[2], 40 / 2 * 0.5**40, name="t times a power", rtol=1e-9)
+    four = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.1, 0.3, 0.5]])
+    growth = [left(four, t) * 2.0**t for t in (200, 400)]
+    assert 3.6 < growth[1] / growth[0] < 4.1, "t squared for four tokens"
+
+
+@pytest.mark.claim("prop-pseudo-metric")
+@settings(max_examples=20)
+@given(seeds)
+def test_two_maps_give_no_pseudo_metric(seed):
+    rng = np.random.default_rng(seed)
+    X, W = rng.standard_normal((7, 3)), rng.standard_normal((2, 3, 4))
+
+    def distances(Q, K):
+        return np.linalg.norm((X @ Q)[:, None] - X @ K, axis=-1)
+
+    own = distances(W[0], W[0])
+    compare(own, own.T, name="symmetric", atol=1e-12)
+    compare(np.diag(own), np.zeros(7), name="zero from itself", atol=1e-12)
+    assert (own[:, None] <= own[:, :, None] + own[None] + 1e-12).all() and own[~np.eye(7, dtype=bool)].min() > 0
+    flat = W[0].copy()
+    flat[2] = flat[0] + flat[1]  # rank 2 of 3: two tokens that differ by (1, 1, -1) have the distance 0
+    assert np.linalg.norm(np.array([1.0, 1, -1]) @ flat) < 1e-12
+    other = distances(*W)
+    assert np.diag(other).min() > 1e-6 and abs(other - other.T).max() > 1e-6
+    turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    for R, symmetric in ((-np.eye(4), True), (turn + turn.T - np.eye(4), None), (turn, False)):
+        K = W[0] @ R
+        gap = abs(distances(W[0], K) - distances(W[0], K).T).max()
+        conditions = abs(W[0] @ W[0].T - K @ K.T).max() + abs(W[0] @ K.T - K @ W[0].T).max()
+        assert (gap < 1e-9) == (conditions < 1e-9) and symmetric in (None, gap < 1e-9)
