@@ -42,6 +42,6 @@ def train(model, X, steps=1500, batch=512, rate=3e-3):
 
 @torch.no_grad()
 def report(model, X):
-    """On other rows than in training: the variance explained, the share of dead units."""
+    """On other rows than in training: variance explained, and share of dead units."""
     left = (model(X) - X).square().sum() / (X - X.mean(0)).square().sum()
     return 1 - left, (model.code(X) == 0).all(0).float().mean()

@@ -328,3 +328,73 @@ def without(X, U, centre):
     _require.shapes(X=(X, "... d"), U=(U, "d r"), centre=(centre, "d"))
     require.orthonormal(U)
     return X - (X - centre) @ U @ U.T  # eq:without
+
+
+# steering ------------------------------------------------------------------------------------------------------------
+
+
+def mean_difference(X, labels) -> np.ndarray:
+    r"""The way from the mean of the rows without a property to the mean of those with it.
+
+    .. math:: v = \bar X_{\text{yes}} - \bar X_{\text{no}}
+
+    Parameters
+    ----------
+    X : (n, d).
+    labels : (n,) yes or no.
+
+    Returns
+    -------
+    v : (d,).
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, or the labels are no yes or no, with at least one of each.
+
+    References
+    ----------
+    Turner et al. (2023), for pairs of texts. Chapter 9, eq:mean-difference.
+
+    Examples
+    --------
+    >>> mean_difference(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 5.0]]), np.array([False, False, True]))
+    array([0., 5.])
+    """
+    X, labels = np.asarray(X), np.asarray(labels)
+    require.occurrences(X, labels)
+    require.yes_or_no(labels)
+    return X[labels].mean(0) - X[~labels].mean(0)  # eq:mean-difference
+
+
+def steered(X, v, strength: float):
+    r"""The same vector added to each row of the residual stream.
+
+    .. math:: X + s\,v
+
+    Parameters
+    ----------
+    X : (..., n, d) the stream behind some layer.
+    v : (d,) a direction with its length.
+    strength : s, negative for the other way; 0 leaves the stream as it is.
+
+    Returns
+    -------
+    Y : (..., n, d).
+
+    Raises
+    ------
+    ValueError
+        If the widths disagree.
+
+    References
+    ----------
+    Turner et al. (2023). Chapter 9, eq:steered.
+
+    Examples
+    --------
+    >>> steered(np.array([[1.0, 2.0]]), np.array([0.0, 1.0]), -3.0)
+    array([[ 1., -1.]])
+    """
+    _require.shapes(X=(X, "... d"), v=(v, "d"))
+    return X + strength * v  # eq:steered

@@ -14,7 +14,15 @@ import torch
 import attnmath.torch as at
 from attnmath import minilm
 from attnmath.cmudict import VOWELS, cmudict
-from attnmath.probes import control_labels, logit_lens, mean_directions, stream_writes, without
+from attnmath.probes import (
+    control_labels,
+    logit_lens,
+    mean_difference,
+    mean_directions,
+    steered,
+    stream_writes,
+    without,
+)
 from attnmath.study import Study
 from attnmath.tasks import lm
 from attnmath.torch.modules import to_numpy
@@ -28,6 +36,8 @@ PASSAGES, WORDS, READ, CAP = 400, 40, 64, 4  # of MiniLM: words and tokens of a 
 PLAIN = (0, 3, 6)  # MiniLM's layers that are probed before training
 SPREAD = 0.02  # of MiniLM's parameters before training
 C = 0.01  # the inverse strength of a probe's penalty, on standardised features
+CS, MOST = (1e-3, 1e-2, 1e-1), 7  # of a sweep, which goes on while its best is the end; so many at most
+STRENGTHS, PUSHES, PUSHED = (-4, -2, -1, 0, 1, 2, 4), 4, 8  # of steering; directions of a kind; windows
 BEHIND, ENCODED, DRAWS = 3, 60, 5  # MiniLM's layer behind which directions are removed, passages, and controls
 
 
@@ -134,13 +144,15 @@ def properties(ids) -> dict:
     return {"starts": starts[ids[:, :-1]], "next starts": starts[ids[:, 1:]]}
 
 
-def probe(X, y, held, z) -> float:
+def probe(X, y, held, z, strength: float = C) -> float:
     """The accuracy of a linear probe that is fitted on rows X and tried on others."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return round(float(_fitted(make_pipeline(StandardScaler(), LogisticRegression(C=C)), X, y).score(held, z)), 4)
+    return round(
+        float(_fitted(make_pipeline(StandardScaler(), LogisticRegression(C=strength)), X, y).score(held, z)), 4
+    )
 
 
 def _fitted(line, X, y):
@@ -207,6 +219,58 @@ def matched(seed: int) -> list:
         share = np.square((X - centre) @ U).sum() / np.square(X - centre).sum()
         added = loss(onward(without(Y, U, centre), layer), ids) - whole
         found.append([round(float(share), 5), round(added, 4)])
+    return found
+
+
+@torch.no_grad()
+def said(X, ids, layer: int, starts) -> list:
+    """How probable the model finds it that the next token starts a word, on average; and its loss."""
+    Z = torch.from_numpy(onward(X, layer))
+    total = torch.softmax(Z, -1)[..., torch.from_numpy(starts)].sum(-1).mean()
+    return [round(float(total), 4), loss(Z.numpy(), ids)]
+
+
+def steering(seed: int, layer: int = 2) -> dict:
+    """What the language model says when a vector is added to all rows of its stream, in several strengths.
+
+    The vectors are the way from "the next token does not start a word" to "it does", that for random labels of the
+    types of the next token, and random ones, all of one length.
+    """
+    (params, heads), rng = model(), np.random.default_rng((seed, 61))
+    fit, ids = windows("train", seed, FIT), windows("test", seed, PUSHED)
+    X, Y = (streams(part, params, heads)[2 * layer] for part in (fit, ids))
+    X, yes = X.reshape(-1, X.shape[-1]), properties(fit)["next starts"].ravel()
+    starts = np.array([text[:1] in " \n" for text in _tokens()])
+    v = mean_difference(X, yes)
+    labels = [mean_difference(X, control_labels(fit[:, 1:].ravel(), yes, rng)) for _ in range(PUSHES)]
+    plain = list(rng.standard_normal((PUSHES, len(v))))
+
+    def along(way):
+        way = (np.linalg.norm(v) / np.linalg.norm(way) * way).astype(np.float32)
+        return [said(steered(Y, way, np.float32(s)), ids, layer, starts) for s in STRENGTHS]
+
+    length = np.linalg.norm(v) / np.linalg.norm(X - X.mean(0), axis=-1).mean()
+    found = {"next starts": along(v), "labels": list(map(along, labels)), "random": list(map(along, plain))}
+    return {"length": round(float(length), 4), "truth": round(float(starts[ids[:, 1:]].mean()), 4)} | found
+
+
+STORY = "Return the sum of"
+
+
+@torch.no_grad()
+def written(layer: int = 2, count: int = 20) -> dict:
+    """What the model writes after the same beginning, its favourite tokens, for each strength of steering."""
+    params, heads = model()
+    fit = windows("train", 1, FIT)
+    X = streams(fit, params, heads)[2 * layer]
+    v = mean_difference(X.reshape(-1, X.shape[-1]), properties(fit)["next starts"].ravel()).astype(np.float32)
+    begun, tokens, found = [lm.LIMIT, *lm.load().tokens.encode(STORY)], lm.load().tokens, {}
+    for strength in STRENGTHS:
+        ids = list(begun)
+        for _ in range(count):
+            Y = np.cumsum(list(stream_writes(np.array([ids]), params, heads).values()), 0)[2 * layer]
+            ids.append(int(onward(steered(Y, v, np.float32(strength)), layer)[0, -1].argmax()))
+        found[str(strength)] = tokens.decode(ids[len(begun) :])
     return found
 
 
@@ -330,6 +394,55 @@ def probes(seed: int, layers=range(7)) -> dict:
     return found
 
 
+def layers_of(kind: str, seed: int, layer: int, ids, mask):
+    """The rows behind a layer of MiniLM, trained or not, without the layers that come later."""
+    params = encoder() if kind == "trained" else encoder(seed)
+    short = params | {"layers": {str(i): params["layers"][str(i)] for i in range(layer)}}
+    return states(short, ids, mask)[-1]
+
+
+TUNED = tuple(("trained", 0, *kind) for kind in (("syllables", "seen words"), ("control", "seen words")))
+TUNED += (("trained", 0, "syllables", "new words"), ("untrained", 0, "syllables", "seen words"))
+TUNED += tuple((kind, 3, "before", "new words") for kind in ("trained", "untrained"))
+TUNED += (("letters", 0, "syllables", "new words"), ("each length", 0, "syllables", "new words"))
+
+
+def tuned(kind: str, layer: int, task: str, split: str) -> dict:
+    """The penalty of one probe, chosen on a part of the first draw's training set, and the accuracies of three draws.
+
+    The rivals that know a word's length are tuned as the probes are: one number, or one for each length.
+    """
+    found: dict = {"test": []}
+    for seed in SEEDS:
+        rng, (ids, mask) = np.random.default_rng((seed, 47)), passages(seed)
+        one = occurrences(ids, mask, rng)
+        train, held = splits(one["words"], rng)[split]
+        labels = control_labels(one["words"], one["syllables"], rng)
+        y = {"syllables": one["syllables"], "control": labels, "before": one["before"]}[task]
+        X = one["letters"]
+        if kind == "each length":
+            X = (X == np.arange(3, 15)).astype(float)
+        elif kind != "letters":
+            X = layers_of(kind, seed, layer, ids, mask)[one["at"]]
+        if not found["test"]:
+            found |= _sweep(X, y, np.flatnonzero(train), one["words"], split)
+        found["test"].append(probe(X[train], y[train], X[held], y[held], found["chosen"]))
+    return found
+
+
+def _sweep(X, y, places, words, split):
+    """The strengths tried on a quarter of a training set, of its words or of its occurrences, and the best."""
+    rng, types = np.random.default_rng(67), np.unique(words[places])
+    of_types = np.isin(words[places], types[rng.random(len(types)) < 0.25])
+    out = of_types if split == "new words" else rng.random(len(places)) < 0.25
+    own, apart = places[~out], places[out]
+    tried = {c: probe(X[own], y[own], X[apart], y[apart], c) for c in CS}
+    while len(tried) < MOST and (best := max(tried, key=tried.get)) in (low := min(tried), high := max(tried)):
+        c = float(f"{high * 10 if best == high else low / 10:.2g}")
+        tried[c] = probe(X[own], y[own], X[apart], y[apart], c)
+    return {"tried": [[{"C": c}, [tried[c]]] for c in sorted(tried)], "chosen": max(tried, key=tried.get)}
+
+
 def _most(labels):
     kinds, counts = np.unique(labels, return_counts=True)
     return kinds[counts.argmax()]
@@ -379,7 +492,10 @@ def of_the_language_model(draws: tuple = SEEDS[:1]) -> dict:
 
 def _plan():
     minilms = _of_draws(SEEDS, probes=probes, sentences=sentences)
-    return of_the_language_model(SEEDS) | minilms | {"other trainings": lm.others(of_the_language_model)}
+    minilms |= {"tuned": {" ".join(map(str, one)): partial(tuned, *one) for one in TUNED}}
+    pushed = _of_draws(SEEDS, steering=steering) | {"written": {STORY: written}}
+    own = of_the_language_model(SEEDS) | minilms | pushed
+    return own | {"other trainings": lm.others(of_the_language_model)}
 
 
 def _told(found):
@@ -387,7 +503,7 @@ def _told(found):
 
 
 FILE = "chapters/09_theory/probes.json"
-PARTS = ("lens", "removal", "matched", "probes", "sentences", "other trainings")
+PARTS = ("lens", "removal", "matched", "probes", "sentences", "tuned", "steering", "written", "other trainings")
 STUDY = Study("attnmath.probes_study", FILE, PARTS, _plan, _told)
 record, main = STUDY.record, STUDY.main
 

@@ -47,6 +47,20 @@ def test_removal_is_a_projection_and_leaves_all_else(rng):
     compare(means @ U @ U.T, means, name="the means lie in the span", atol=1e-12)
 
 
+@pytest.mark.claim("eq:mean-difference", "eq:steered")
+def test_steering_moves_one_mean_to_the_other(rng):
+    """At the strength 1 the mean without the property becomes the mean with it; all differences of rows stay."""
+    X, yes = rng.standard_normal((3, 20, 5)), rng.random(60) < 0.3
+    rows = X.reshape(60, 5)
+    v = probes.mean_difference(rows, yes)
+    Y = probes.steered(X, v, 1.0).reshape(60, 5)
+    compare(Y[~yes].mean(0), rows[yes].mean(0), name="the mean", atol=1e-12)
+    compare(Y - Y[0], rows - rows[0], name="the differences", atol=1e-12)
+    compare(probes.steered(probes.steered(X, v, 2.5), v, -2.5), X, name="and back", atol=1e-12)
+    U = probes.mean_directions(rows, yes)
+    compare(abs(U[:, 0] @ v), np.linalg.norm(v), name="it has the direction that a removal takes out", atol=1e-12)
+
+
 def test_the_lens_and_the_writes_are_those_of_pytorch():
     """The trained language model, run by the other world."""
     import torch
@@ -84,6 +98,13 @@ def headed():
         (lambda: probes.mean_directions(np.ones((3, 2)), [1, 1, 1]), "at least two classes"),
         (lambda: probes.mean_directions(np.ones((4, 2)), [1, 1, 2, 2]), "no direction to remove"),
         (lambda: probes.mean_directions(np.ones((4, 2)), [1, 2]), "one label for each row"),
+        (
+            lambda: probes.mean_difference(np.ones((3, 2)), np.array([1, 0, 1])),
+            "give booleans, with a True and a False",
+        ),
+        (lambda: probes.mean_difference(np.ones((2, 2)), np.array([True, True])), "with a True and a False"),
+        (lambda: probes.mean_difference(np.ones((4, 2)), np.array([True, False])), "one label for each row"),
+        (lambda: probes.steered(np.ones((2, 3)), np.ones(2), 1.0), "v has shape"),
         (lambda: probes.without(np.ones((2, 3)), np.ones((3, 2)), np.zeros(3)), "not orthonormal"),
         (lambda: probes.without(np.ones((2, 3)), np.eye(2), np.zeros(3)), "U has shape"),
     ],
@@ -152,3 +173,30 @@ def test_the_probes_of_the_record_have_the_words_of_today():
     compare(rival, found["letters"]["new words"], name="letters", atol=2e-3)
     few = {row for row, _ in zip(*one["at"], strict=True) if row < 20}
     assert few and one["syllables"].min() == 1 and one["syllables"].max() == 3
+
+
+@pytest.mark.slow
+def test_the_steering_of_the_record_is_that_of_today():
+    """The property itself in the first draw, at three strengths; at 0 the model is not steered."""
+    (params, heads), want = study.model(), record()["steering"]["1"]
+    fit, ids = study.windows("train", 1, study.FIT), study.windows("test", 1, study.PUSHED)
+    X, Y = (study.streams(part, params, heads)[4] for part in (fit, ids))
+    v = probes.mean_difference(X.reshape(-1, X.shape[-1]), study.properties(fit)["next starts"].ravel())
+    starts = np.array([text[:1] in " \n" for text in study._tokens()])
+    for strength in (-2, 0, 2):
+        got = study.said(probes.steered(Y, v, np.float32(strength)), ids, 2, starts)
+        compare(got, want["next starts"][study.STRENGTHS.index(strength)], name=f"strength {strength}", atol=2e-3)
+    plain = study.loss(study.onward(Y, 2), ids)
+    assert abs(want["random"][0][study.STRENGTHS.index(0)][1] - plain) < 2e-3
+
+
+def test_a_sweep_goes_on_until_its_best_is_inside(monkeypatch):
+    seen = []
+
+    def probe(X, y, held, z, c):
+        seen.append(c)
+        return 1 - abs(np.log10(c) - 2) / 10
+
+    monkeypatch.setattr(study, "probe", probe)
+    found = study._sweep(np.ones((40, 2)), np.arange(40) % 2, np.arange(40), np.arange(40), "new words")
+    assert found["chosen"] == 100 and sorted(seen) == [1e-3, 1e-2, 1e-1, 1, 10, 100, 1000]

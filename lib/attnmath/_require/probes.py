@@ -38,3 +38,9 @@ def orthonormal(U):
     """A basis that can be projected on."""
     if not np.allclose(U.T @ U, np.eye(U.shape[-1]), atol=1e-5):
         raise ValueError("the columns of U are not orthonormal; take the Q of numpy.linalg.qr(U)")
+
+
+def yes_or_no(labels):
+    """A property that some rows have and others do not."""
+    if labels.dtype != bool or labels.all() or not labels.any():
+        raise ValueError(f"labels are {labels.dtype}, {np.unique(labels)!r}; give booleans, with a True and a False")
