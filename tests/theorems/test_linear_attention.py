@@ -49,6 +49,38 @@ def test_no_finite_number_of_features_gives_the_exponential(n, rng):
     assert np.linalg.matrix_rank(weights(e, e, feature=as_it_is)) == 4
 
 
+def shares(FQ, FK):
+    """The weights of features, normalised, of queries and keys that are features already."""
+    return an.linear_attention(FQ, FK, np.eye(len(FK)), feature=as_it_is)[0]
+
+
+@pytest.mark.claim("lem-sharp-rows")
+@pytest.mark.parametrize("f", [1, 2, 5])
+def test_few_features_are_sharp_at_few_keys(f, rng):
+    """However sharp the features, at most f keys have a majority; f of them can, and half cannot be less."""
+    most = 0
+    for power in (1.0, 5.0, 40.0):
+        for _ in range(20):
+            FQ, FK = np.exp(power * rng.standard_normal((400, f))), np.exp(power * rng.standard_normal((3 * f, f)))
+            winners = np.unique(np.nonzero(shares(FQ, FK) > 0.5)[1])
+            most = max(most, len(winners))
+            assert len(winners) <= f
+    assert most == f or f == 5
+    one_each = np.eye(f) + 1e-6
+    assert (shares(one_each, one_each).diagonal() > 0.99).all(), "f keys can be sharp"
+    twins = np.repeat(one_each, 2, 0)  # each key twice: nearly half the weight is no majority, and 2 f keys have it
+    held = np.unique(np.nonzero(shares(one_each, twins) > 0.4999)[1])
+    assert len(held) == 2 * f > f
+
+
+@pytest.mark.claim("lem-sharp-rows")
+def test_two_features_make_one_row_as_sharp_as_you_like():
+    feature = lambda X: (np.concatenate([np.exp(20 * X), np.ones_like(X)], -1), None)  # noqa: E731
+    W = an.linear_attention(np.ones((1, 1)), np.array([[1.0], [0.0]]), np.eye(2), feature=feature)[0]
+    compare(W[0, 1], (1 + np.exp(20)) / (2 + np.exp(20) + np.exp(40)), name="the other key", rtol=1e-12, atol=0.0)
+    assert W[0, 1] < 1.01 * np.exp(-20)
+
+
 @pytest.mark.claim(
     "prop-three-forms",
     "eq:linear-attention",
