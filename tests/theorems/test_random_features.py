@@ -146,3 +146,77 @@ def test_gradients(rng):
         check_vjp(lambda X, kind=kind: an.random_features(X, W, kind=kind), X, rng=rng)
     args = [rng.standard_normal(s) for s in ((5, 4), (8, 4), (8, 2))]
     check_vjp(lambda *a: an.performer_attention(*a, directions=W, causal=True), *args, rng=rng)
+
+
+def quotient(q, K, V):
+    """For one query: the weights, the output, and the numbers X and Y of each direction of the grid."""
+    P, O = an.attention_weights(q[None], K, scale=1.0)[0][0], an.attention(q[None], K, V, scale=1.0)[0][0]
+    F, _ = an.random_features(np.vstack([q, K]), PLANE)
+    g = F[1:] * F[0] * len(PLANE)  # what each direction says of each key, (keys, directions)
+    Z = np.exp(K @ q).sum()
+    return P, O, np.einsum("jw,jv->wv", g / Z, V - O), g.sum(0) / Z
+
+
+def of_the_lemma(q, K, V):
+    P, O = an.attention_weights(q[None], K, scale=1.0)[0][0], an.attention(q[None], K, V, scale=1.0)[0][0]
+    U, Y = q + K, V - O
+    return np.einsum("j,l,jl,jl->", P, P, np.exp(U @ U.T), Y @ Y.T)
+
+
+@pytest.mark.claim("lem-performer-quotient", "pf:performer-quotient")
+def test_the_error_of_the_quotient_by_quadrature(rng):
+    """Numerator and denominator of the error have the means 0 and 1, the numerator the mean square of the lemma."""
+    for keys in (2, 5):
+        q, K, V = (0.4 * rng.standard_normal(shape) for shape in (2, (keys, 2), (keys, 3)))
+        P, O, X, Y = quotient(q, K, V)
+        compare(MASS @ X, np.zeros(3), name="mean of X", atol=1e-10)
+        compare(MASS @ Y, 1.0, name="mean of Y", atol=1e-10)
+        F = of_the_lemma(q, K, V)
+        compare(MASS @ (X**2).sum(-1), F, name="F", atol=1e-9, rtol=1e-9)
+        entries = P**2 * np.expm1(((q + K) ** 2).sum(-1)) * (V**2).sum(-1)  # as if the entries erred independently
+        assert F < entries.sum(), "what the entries share cancels"
+        t = 0.3 * rng.standard_normal(2)
+        compare(quotient(q, K + t, V)[:2], (P, O), name="a shift changes no weight", atol=1e-12)
+        assert abs(of_the_lemma(q, K + t, V) / F - 1) > 1e-3, "and it changes the error"
+    compare(of_the_lemma(q, np.ones((4, 2)), rng.standard_normal((4, 3))), 0.0, name="equal keys", atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.claim("lem-performer-quotient")
+def test_the_squared_error_falls_like_the_lemma_says(rng):
+    """The library's core with 400 independent directions, 1,500 times: r times the squared error is F."""
+    q, K, V = (0.4 * rng.standard_normal(shape) for shape in ((1, 2), (5, 2), (5, 3)))
+    exact, F, r = an.attention(q, K, V, scale=1.0)[0], of_the_lemma(q[0], K, V), 400
+    draws = [an.draw_directions(r, 2, rng, orthogonal=False) for _ in range(1_500)]
+    off = [an.performer_attention(q, K, V, directions=W, scale=1.0)[0] - exact for W in draws]
+    squares = r * (np.array(off) ** 2).sum((-2, -1))
+    assert abs(squares.mean() - F) < 5 * squares.std() / 1_500**0.5 + 0.02 * F
+    assert 5 * squares.std() / 1_500**0.5 < 0.25 * F, "so that a factor would be seen"
+
+
+@pytest.mark.claim("lem-two-keys-shift")
+@pytest.mark.parametrize("copies", [1, 9])
+def test_two_keys_want_their_middle(copies, rng):
+    q, k1, k2 = 0.7 * rng.standard_normal((3, 2))
+    v1, v2 = rng.standard_normal((2, 3))
+    K, V = np.vstack([k1, *[k2] * copies]), np.vstack([v1, *[v2] * copies])
+    P = an.attention_weights(q[None], K, scale=1.0)[0][0]
+    best = -q - (k1 + k2) / 2
+    at_best = of_the_lemma(q, K + best, V)
+    for t in (np.zeros(2), best, *rng.standard_normal((4, 2)), best + 0.05 * rng.standard_normal(2)):
+        a, b = q + k1 + t, q + k2 + t
+        bracket = np.exp(a @ a) + np.exp(b @ b) - 2 * np.exp(a @ b)
+        compare(
+            of_the_lemma(q, K + t, V), (P[0] * P[1:].sum()) ** 2 * ((v1 - v2) ** 2).sum() * bracket, rtol=1e-9, atol=0.0
+        )
+        assert of_the_lemma(q, K + t, V) > at_best or (t == best).all()
+    mean = -q - K.mean(0)  # where the keys are
+    assert of_the_lemma(q, K + mean, V) > (1 + 1e-6) * at_best or copies == 1
+
+
+@pytest.mark.claim("lem-two-keys-shift")
+def test_nine_copies_pull_the_mean_to_their_side():
+    K, V = np.array([[2.0]] + [[-2.0]] * 9), np.eye(2)[[0] + [1] * 9]
+    before, after = (of_the_lemma(np.zeros(1), X, V) for X in (K, K - K.mean(0)))
+    compare(after / before, (np.exp(12.96) + np.exp(0.16) - 2 * np.exp(-1.44)) / (2 * np.exp(4) - 2 * np.exp(-4)))
+    assert after > 3_800 * before
