@@ -29,6 +29,16 @@ def test_no_new_angle_exactly_where_the_stretch_is_enough_or_the_wave_went_round
     assert beyond < 1e-9 if inside else beyond > 0
 
 
+@pytest.mark.claim("thm-no-new-angle")
+@given(own_turns=st.floats(0.3, 1.3), ratio=st.floats(0.85, 1.15), trained=lengths, factor=st.floats(2.0, 16.0))
+def test_no_new_angle_near_the_two_thresholds(own_turns, ratio, trained, factor):
+    """A stretch within 15 % of the factor, and waves near one turn: a wrong exponent or constant would be seen."""
+    assume(abs(ratio - 1) > 1e-2 and abs(own_turns - 1) > 1e-2)
+    own = 2 * np.pi * own_turns / trained
+    beyond = new_angle(own, own / (ratio * factor), trained, factor * trained)
+    assert beyond < 1e-9 if ratio >= 1 or own_turns >= 1 else beyond > 0
+
+
 def test_the_witness_is_no_constant():
     assert new_angle(0.1, 0.1, 32, 128) > 1.5 and new_angle(0.1, 0.025, 32, 128) < 1e-9
 
