@@ -179,6 +179,26 @@ def test_the_error_of_halving(alpha, rng):
     assert wrong > 1e-7, "twelve halvings are not exact"
 
 
+@pytest.mark.claim("prop-bisection")
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 3.0])
+def test_equal_scores_come_near_the_bound_of_halving(alpha):
+    """For alpha = 2 they reach it at every step; before the first step the others come to two thirds of it and more."""
+    m, beta = 9, 1 / (alpha - 1)
+    tau, w0 = m ** (1 - alpha), 1 - m ** (1 - alpha)  # below the largest score
+    for t in range(8):
+        width = w0 * 0.5**t
+        excess = m * (tau + width) ** beta - 1  # all steps go right, so the threshold is a width too low
+        bound = m * beta * width if alpha <= 2 else m * width**beta
+        assert excess <= bound * (1 + 1e-12)
+        if t:
+            got = an.entmax_bisect(np.zeros(m), alpha, halvings=t)[0]
+            compare(got, np.full(m, 1 / m), name="the weights after division", atol=1e-12)
+        if alpha == 2:
+            compare(excess, bound, name="reached", rtol=1e-12)
+        elif t == 0:
+            assert excess > 0.65 * bound
+
+
 def jacobian(s, alpha, step=1e-6):
     return np.stack(
         [(weights(s + step * e, alpha) - weights(s - step * e, alpha)) / (2 * step) for e in np.eye(len(s))]
@@ -239,9 +259,8 @@ def test_large_scores_choose_exactly_and_small_ones_not_at_all(alpha, rng):
             p = weights(t * more * s, alpha)
             compare(p[:c], np.full(c, 1 / c), name="shared", atol=1e-12)
             assert not p[c:].any()
-        if c == 1:
-            two = np.array([1.0, 1.0 - delta])
-            assert weights(0.95 * t * two, alpha)[1] > 0, "the bound is sharp for two keys"
+        one_behind = np.append(np.ones(c), 1.0 - delta)
+        assert weights(0.95 * t * one_behind, alpha)[-1] > 0, "the bound is sharp if one key trails"
         m, spread = len(s), s.max() - s.min()
         low = (m - 1) ** (1 - alpha) / ((alpha - 1) * spread)
         assert (weights(0.99 * low * s, alpha) > 0).all()
