@@ -1,4 +1,4 @@
-"""The copying circuit: weights that look for last time, the paths of an attention-only model, and scores of heads.
+"""The copying circuit: weights that go on with a repetition, the paths of an attention-only model, scores of heads.
 
 A path names, from the input to the logits, the heads through which it goes, each as (layer, head).
 """
@@ -108,6 +108,46 @@ def induction_score(P, ids):
     require.repeats(rows.sum())
     there = (P * M[..., None, :, :]).sum(-1)  # (..., h, n)
     return np.moveaxis(there, -2, 0)[:, rows].mean(-1)  # eq:induction-score
+
+
+def occurrence_scores(P, ids, count: int):
+    r"""How `induction_score` divides among the earlier occurrences, where there are so many of them.
+
+    .. math:: s_a^{(r)} = \operatorname{mean}_i P^a_{i,\,j_r(i)}\quad\text{over the rows } i
+              \text{ whose token occurred exactly } c \text{ times before}
+
+    Parameters
+    ----------
+    P, ids : as in `induction_score`.
+    count : c >= 1.
+
+    Returns
+    -------
+    s : (h, c) weights on the places :math:`j_1 < \dots < j_c` behind the first, the second, …, the last occurrence.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, count is no count, or no token came so often before.
+
+    References
+    ----------
+    Chapter 9, sec-first-or-last.
+
+    Examples
+    --------
+    >>> ids = np.array([[0, 5, 6, 5, 7, 5]])
+    >>> occurrence_scores(uniform(6), ids, 2)  # the last 5 looks at 6 and 7, and at four other keys
+    array([[0.16666667, 0.16666667]])
+    """
+    require.weights(P, ids)
+    _require.count("count", count)
+    M = after_earlier(ids)
+    rows = M.sum(-1) == count
+    require.repeats(rows.sum())
+    number = M.cumsum(-1) * M  # 1 behind the first occurrence, 2 behind the second, …
+    parts = [(P * (number == r)[..., None, :, :]).sum(-1) for r in range(1, count + 1)]
+    return np.stack([np.moveaxis(part, -2, 0)[:, rows].mean(-1) for part in parts], -1)
 
 
 def previous_score(P):
@@ -301,7 +341,7 @@ def score_paths(ids, params: dict, heads: int, layer: int, head: int) -> dict:
 
 
 def copying_circuit(vocabulary: int, n: int, *, previous: float = 20.0, match: float = 20.0, gain: float = 10.0):
-    r"""The weights of two layers of attention, one head each, that go on with what came after last time.
+    r"""The weights of two layers of attention, one head each, that vote on what came after the token before.
 
     .. math:: \text{stream} = [\,\text{token}\mid\text{place}\mid\text{token before}\mid\text{answer}\,]
 

@@ -1,4 +1,4 @@
-"""How heads come to look for last time: ``python -m attnmath.induction_study OUT.json`` trains and measures.
+"""How heads come to go on with a repetition: ``python -m attnmath.induction_study OUT.json`` trains and measures.
 
 Attention-only models of one and of two layers learn to go on with texts that repeat a random beginning. Their heads are
 scored, ablated and patched, and so are the heads of the course's own language model.
@@ -16,6 +16,7 @@ from attnmath.induction import (
     after_earlier,
     circuits,
     induction_score,
+    occurrence_scores,
     previous_score,
     repeated,
     score_paths,
@@ -31,6 +32,8 @@ STEPS, SEEDS = {1: 1200, 2: 600}, (1, 2, 3, 4, 5)  # one layer may train twice a
 EVERY, BATCH, RATE, WARMUP = 25, 32, 3e-3, 50
 HELD = 128  # texts on which a model is measured
 FIRST = 4  # losses that a test repeats
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)  # what is tried for each number of layers, at the first seed
+TUNED = {1: 0.01, 2: 0.003}  # what the sweep chooses
 PLACES = ("query", "key", "value")
 
 
@@ -52,7 +55,12 @@ def start(layers: int, seed: int) -> dict:
 
 def texts(name: str = "held") -> np.ndarray:
     """Texts that no model is trained on: of the periods of training, of longer ones, or others to patch from."""
-    seed, periods = {"held": (11, PERIODS), "longer": (12, LONGER), "other": (13, PERIODS)}[name]
+    seed, periods = {
+        "held": (11, PERIODS),
+        "longer": (12, LONGER),
+        "other": (13, PERIODS),
+        "choice": (14, PERIODS),
+    }[name]
     return repeated(np.random.default_rng(seed), HELD, N, VOCABULARY, periods)
 
 
@@ -85,16 +93,18 @@ def measured(params: dict, name: str = "held") -> dict:
     return losses(Z, ids) | scores(maps, ids)
 
 
-def train(layers: int, seed: int, steps: int | None = None) -> tuple[dict, list, list]:
+def train(
+    layers: int, seed: int, steps: int | None = None, rate: float = RATE, every: int = EVERY
+) -> tuple[dict, list, list]:
     """Train one model: its weights, the losses of all steps, and what was measured on the way."""
     params, rng, found, log = start(layers, seed), np.random.default_rng((seed, layers)), [], []
     own = list(flatten(params).values())
     adam = torch.optim.Adam(own, betas=(0.9, 0.98))
     steps = STEPS[layers] if steps is None else steps
     for step in range(steps):
-        if step % EVERY == 0:
+        if step % every == 0:
             log.append({"step": step} | measured(params))
-        adam.param_groups[0]["lr"] = RATE * min((step + 1) / WARMUP, 1)
+        adam.param_groups[0]["lr"] = rate * min((step + 1) / WARMUP, 1)
         ids = torch.from_numpy(repeated(rng, BATCH, N, VOCABULARY, PERIODS))
         Z = at.attention_only(ids[:, :-1], params, HEADS)
         loss = torch.nn.functional.cross_entropy(Z.mT, ids[:, 1:])
@@ -106,6 +116,13 @@ def train(layers: int, seed: int, steps: int | None = None) -> tuple[dict, list,
     for P in own:
         P.requires_grad_(False)
     return params, found, log
+
+
+def tried(layers: int, rate: float, seed: int) -> dict:
+    """Train one model at a rate: the share that is right on the texts that choose, and on those that decide."""
+    params, _, _ = train(layers, seed, rate=rate, every=10**6)
+    with torch.no_grad():
+        return {name: losses(run_on(params, ids := texts(name))[0], ids)["right"] for name in ("choice", "held")}
 
 
 # experiments on a trained model --------------------------------------------------------------------------------------
@@ -213,6 +230,39 @@ def opened(seed: int) -> dict:
     return found
 
 
+def swapped(count: int = 256, period: int = 9) -> tuple[np.ndarray, np.ndarray]:
+    """Texts that say twice what comes after a letter, and differently: (count, n) texts and (count, 2) answers.
+
+    A piece is read three times. In the second reading one letter is followed by a letter that is new, and the text
+    ends where this letter comes for the third time. The answers are what stood behind it the first and the last time.
+    """
+    rng = np.random.default_rng(15)
+    ids, answers = [], []
+    for _ in range(count):
+        piece = 1 + rng.permutation(VOCABULARY - 1)[: period + 1]
+        first, new = piece[:period], piece[period]
+        second = first.copy()
+        second[period // 2 + 1] = new
+        ids.append(np.concatenate([[START], first, second, first[: period // 2 + 1]]))
+        answers.append((first[period // 2 + 1], new))
+    return np.stack(ids), np.stack(answers)
+
+
+def occurrences(seed: int) -> dict:
+    """Which earlier occurrence the heads of the second layer look behind, and which answer a trained model gives.
+
+    The scores are those of `occurrence_scores` for 1, 2 and 3 earlier occurrences, on the texts of training; the
+    answers are the shares of texts with two answers on which the first, the last or another letter is said.
+    """
+    params, _, _ = train(2, seed, every=10**6)
+    with torch.no_grad():
+        (_, maps), other = run_on(params, ids := texts()), swapped()
+        said = run_on(params, other[0])[0][:, -1].argmax(-1).numpy()
+    scores = {str(c): np.round(occurrence_scores(maps[1], ids, c), 4).tolist() for c in (1, 2, 3)}
+    shares = [float(np.mean(said == answer)) for answer in other[1].T]
+    return {"scores": scores, "said": [round(share, 4) for share in (*shares, 1 - sum(shares))]}
+
+
 def _arrays(tree):
     if isinstance(tree, dict):
         return {name: _arrays(part) for name, part in tree.items()}
@@ -295,7 +345,11 @@ def _plan():
     runs = {f"{layers} {seed}": partial(run, layers, seed) for layers in STEPS for seed in SEEDS}
     own = {"opened": {str(seed): partial(opened, seed) for seed in SEEDS}}
     others = {"other trainings": lm.others(of_the_language_model)}
-    return {"runs": runs} | of_the_language_model(SEEDS[:3]) | own | others
+    own |= {"occurrences": {str(seed): partial(occurrences, seed) for seed in SEEDS}}
+    last = {"sweep": {f"{n} {rate:g}": partial(tried, n, rate, 1) for n in STEPS for rate in RATES}}
+    again = [n for n in STEPS if TUNED[n] != RATE]  # the runs of the others are there
+    last["tuned"] = {f"{n} {seed}": partial(tried, n, TUNED[n], seed) for n in again for seed in SEEDS[:3]}
+    return {"runs": runs} | of_the_language_model(SEEDS[:3]) | own | others | last
 
 
 def _told(found):
@@ -305,7 +359,7 @@ def _told(found):
 
 
 FILE = "chapters/09_theory/induction.json"
-PARTS = ("runs", "language_model", "opened", "other trainings")
+PARTS = ("runs", "language_model", "opened", "occurrences", "other trainings", "sweep", "tuned")
 STUDY = Study("attnmath.induction_study", FILE, PARTS, _plan, _told)
 record, main = STUDY.record, STUDY.main
 

@@ -42,6 +42,35 @@ def test_the_score_is_a_mean_over_tokens_that_came_before(rng):
     compare(induction.induction_score(P[0], ids[:1]), induction.induction_score(P[:1], ids[:1]), name="one text")
 
 
+def test_the_score_is_split_by_occurrence(rng):
+    """Against loops; and the parts add up to the score of the rows that they are taken from."""
+    ids, P = rng.integers(0, 4, (3, 9)), rng.random((3, 2, 9, 9))
+    for count in (1, 2, 3):
+        want = []
+        for a in range(2):
+            found = []
+            for text, weights in zip(ids, P[:, a], strict=True):
+                for i in range(9):
+                    keys = [j for j in range(1, i + 1) if text[j - 1] == text[i]]
+                    if len(keys) == count:
+                        found.append(weights[i, keys])
+            want.append(np.mean(found, 0))
+        compare(induction.occurrence_scores(P, ids, count), want, name=f"{count} occurrences")
+    text = np.array([[0, 5, 6, 5, 7, 5, 6]])
+    P = rng.random((1, 2, 7, 7))
+    rows = [3, 6]  # one earlier occurrence each
+    whole = [P[0, :, i][:, induction.after_earlier(text)[0, i]].sum(-1) for i in rows]
+    compare(induction.occurrence_scores(P, text, 1).sum(-1), np.mean(whole, 0), name="sum")
+
+
+def test_texts_with_two_answers_ask_for_both():
+    ids, answers = study.swapped(50)
+    assert ids.shape[1] <= study.N
+    for text, (first, last) in zip(ids, answers, strict=True):
+        places = np.flatnonzero(text == text[-1])
+        assert len(places) == 3 and text[places[0] + 1] == first != last == text[places[1] + 1]
+
+
 @pytest.mark.claim("eq:previous-score")
 def test_the_previous_score_is_a_mean_over_rows(rng):
     P = rng.random((3, 2, 5, 5))
@@ -135,6 +164,8 @@ def _grouped():
         (lambda: induction.repeated(None, 1, 9, 8, (4, 8)), "periods are .* and vocabulary 8"),
         (lambda: induction.induction_score(np.ones((2, 3, 4)), np.ones((1, 4), int)), "expected .* h, n, n"),
         (lambda: induction.induction_score(np.ones((1, 3, 3)), np.arange(3)), "no token of ids comes twice"),
+        (lambda: induction.occurrence_scores(np.ones((1, 3, 3)), np.zeros(3, int), 3), "no token of ids comes"),
+        (lambda: induction.occurrence_scores(np.ones((1, 3, 3)), np.zeros(3, int), 0), "count"),
         (lambda: an.attention_only(np.array([0, 9]), induction.copying_circuit(4, 5), 1), "9"),
         (lambda: an.attention_only(np.zeros(6, int), induction.copying_circuit(4, 5), 1), "positions"),
     ],
@@ -156,6 +187,19 @@ def test_the_record_is_whole():
         layers = int(name[0])
         assert [at["step"] for at in run["log"]] == list(range(0, study.STEPS[layers] + 1, study.EVERY))
         assert len(run["log"][-1]["induction"]) == layers and ("crossed" in run) == (layers == 2)
+
+
+def test_the_sweep_chose_the_rates():
+    """The best on the texts that choose; and no rate was left out for either number of layers."""
+    swept = record()["sweep"]
+    assert list(swept) == [f"{layers} {rate:g}" for layers in study.STEPS for rate in study.RATES]
+    for layers, rate in study.TUNED.items():
+        right = {name.split()[1]: run["choice"] for name, run in swept.items() if name.startswith(f"{layers} ")}
+        assert right[f"{rate:g}"] == max(right.values())
+    assert list(record()["occurrences"]) == [str(seed) for seed in study.SEEDS]
+    for run in record()["occurrences"].values():
+        assert sum(run["said"]) == pytest.approx(1, abs=1e-3)
+        assert [np.shape(part) for part in run["scores"].values()] == [(study.HEADS, c) for c in (1, 2, 3)]
 
 
 @pytest.mark.slow
