@@ -21,6 +21,8 @@ NAMES, LOOKUPS, LAYERS = 5, {1: 1500, 2: 750}, (1, 2)  # names of a table; steps
 LONGEST, PARITY_STEPS = 16, 3000  # bits of the longest text of training
 LENGTHS = (2, 4, 6, 8, 10, 12, 14, 15, 16, 17, 18, 20, 24, 32, 48)
 RATES = {"lookup": 3e-3, "parity": 2e-3}
+TRIED = (1e-3, 3e-3, 1e-2, 3e-2)  # rates of the lookups, for each number of layers, at the first seed
+TUNED = {1: 0.03, 2: 0.003}  # what the sweep chooses
 HELD = 2000  # texts on which a model is measured
 FIRST = 4  # losses that a test repeats
 
@@ -78,8 +80,8 @@ def _right(model, ids, answers):
     return round(float((model(torch.from_numpy(ids)).argmax(-1).numpy() == answers).mean()), 4)
 
 
-def look_up(layers: int, seed: int, steps: int | None = None) -> dict:
-    """Train a model of so many layers on tables, and measure it on others."""
+def _look_up(layers, seed, steps=None, rate=RATES["lookup"]):
+    """A model of so many layers after its training on tables, the losses, and the shares on others on the way."""
     torch.manual_seed(seed)
     model, rng = Reader(NAMES, 2 * NAMES + 1, layers, NAMES), np.random.default_rng((seed, layers))
     held, log, plan = lookups(np.random.default_rng(9), HELD), [], LOOKUPS[layers]
@@ -87,12 +89,24 @@ def look_up(layers: int, seed: int, steps: int | None = None) -> dict:
         list(model.parameters()),
         lambda: _loss(model, *lookups(rng, BATCH)),
         steps or plan,
-        RATES["lookup"],
+        rate,
         plan=plan,
         look=lambda step: log.append([step, _right(model, *held)]),
         every=50,
     )
+    return model, found, log
+
+
+def look_up(layers: int, seed: int, steps: int | None = None) -> dict:
+    """Train a model of so many layers on tables, and measure it on others."""
+    _, found, log = _look_up(layers, seed, steps)
     return {"first": [round(loss, 5) for loss in found[:FIRST]], "log": log}
+
+
+def tried(layers: int, rate: float, seed: int) -> dict:
+    """The share of right answers at a rate, on the tables that choose and on those that decide."""
+    model, _, log = _look_up(layers, seed, rate=rate)
+    return {"choice": _right(model, *lookups(np.random.default_rng(10), HELD)), "held": log[-1][1]}
 
 
 @torch.no_grad()
@@ -129,15 +143,24 @@ def _plan():
     return {
         "lookup": {f"{layers} {seed}": partial(look_up, layers, seed) for layers in LAYERS for seed in SEEDS["lookup"]},
         "parity": {str(seed): partial(parity, seed) for seed in SEEDS["parity"]},
+        "sweep": {f"{layers} {rate:g}": partial(tried, layers, rate, 1) for layers in LAYERS for rate in TRIED},
+        "tuned": {  # the runs at the rate of "lookup" are there
+            f"{layers} {seed}": partial(tried, layers, TUNED[layers], seed)
+            for layers in LAYERS
+            if TUNED[layers] != RATES["lookup"]
+            for seed in SEEDS["parity"]
+        },
     }
 
 
 def _told(found):
+    if "choice" in found:
+        return found
     return found["log"][-1] if "log" in found else {n: at["right"] for n, at in found["lengths"].items()}
 
 
 FILE = "chapters/09_theory/limits.json"
-STUDY = Study("attnmath.limits_study", FILE, ("lookup", "parity"), _plan, _told)
+STUDY = Study("attnmath.limits_study", FILE, ("lookup", "parity", "sweep", "tuned"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

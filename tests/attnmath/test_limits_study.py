@@ -14,12 +14,20 @@ RECORD = json.loads((Path(__file__).parents[2] / "chapters/09_theory/limits.json
 
 
 def test_the_record_is_whole():
-    assert study.record(RECORD["lookup"], RECORD["parity"]) == RECORD
+    assert study.record(*(RECORD[name] for name in study.STUDY.names)) == RECORD
+    plan = study.STUDY.plan()
+    assert all(list(RECORD[part]) == list(plan[part]) for part in study.STUDY.names)
     assert list(RECORD["lookup"]) == [f"{layers} {seed}" for layers in (1, 2) for seed in study.SEEDS["lookup"]]
     for name, run in RECORD["lookup"].items():
         assert [step for step, _ in run["log"]] == list(range(50, study.LOOKUPS[int(name[0])] + 1, 50))
     for run in RECORD["parity"].values():
         assert list(run["lengths"]) == [str(n) for n in study.LENGTHS] and len(run["first"]) == study.FIRST
+
+
+def test_the_sweep_chose_the_rates():
+    for layers, rate in study.TUNED.items():
+        right = {name.split()[1]: run["choice"] for name, run in RECORD["sweep"].items() if name[0] == str(layers)}
+        assert right[f"{rate:g}"] == max(right.values()) and len(right) == len(study.TRIED)
 
 
 @pytest.mark.parametrize("name", ["1 1", "2 5"])
