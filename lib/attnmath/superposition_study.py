@@ -21,6 +21,10 @@ PRESENT = (0.025, 0.05, 0.1, 0.2, 0.4)
 TOPS = (1, 4, 8)  # units that may speak at the second of these probabilities, where the right number is 2
 BATCH, RATE, STEPS = 512, 3e-3, 1500
 FIRST = 4  # losses that a test repeats
+RATES, MOST = (1e-3, 3e-3, 1e-2), 6  # of a sweep, which goes on while its best is the end; so many at most
+WIDE = (*RATES, 0.033)  # for the language model
+CHOOSING = 11  # the seed that chooses where features are known; the three others decide
+LONGER = 3  # times the steps
 
 SITE = 2  # the residual stream behind so many layers
 TOP, DICTIONARY, PENALTY = 8, 384, 3.0
@@ -37,7 +41,7 @@ def start(d: int, units: int, generator) -> list:
     return [D.mT.clone(), torch.zeros(units), D, torch.zeros(d)]
 
 
-def train(draw, d: int, units: int, generator, *, top=None, penalty: float = 0.0, fixed: bool = False, steps=None):
+def train(draw, d: int, units: int, generator, *, top=None, penalty=0.0, fixed=False, steps=None, rate=RATE, longer=1):
     """Train an autoencoder on samples: its parameters and its losses. A fixed dictionary stays as it was drawn."""
     params = start(d, units, generator)
     learned = [P.requires_grad_() for i, P in enumerate(params) if i != 2 or not fixed]
@@ -50,7 +54,8 @@ def train(draw, d: int, units: int, generator, *, top=None, penalty: float = 0.0
         Z = at.sparse_code(X - c, E, a)
         return (Z @ at.unit_norm(D) + c - X).square().mean() + penalty * Z.sum(-1).mean() / d
 
-    losses = descend(learned, loss, STEPS if steps is None else steps, RATE, plan=STEPS)
+    plan = longer * STEPS
+    losses = descend(learned, loss, plan if steps is None else steps, rate, plan=plan)
     return [P.detach() for P in params], losses
 
 
@@ -77,7 +82,7 @@ def speaking(Z) -> dict:
 # features that are known ---------------------------------------------------------------------------------------------
 
 
-def known(present: float, seed: int, top: int | None = None, steps: int | None = None) -> dict:
+def known(present: float, seed: int, top: int | None = None, **options) -> dict:
     """Random directions, sparse features, and how much of them an autoencoder finds; top None is the right number."""
     generator = torch.Generator().manual_seed(seed)
     F = at.unit_norm(torch.randn(KNOWN, WIDTH, generator=generator))
@@ -88,7 +93,7 @@ def known(present: float, seed: int, top: int | None = None, steps: int | None =
         there = torch.rand(count, KNOWN, generator=generator) < present
         return torch.rand(count, KNOWN, generator=generator) * there
 
-    params, losses = train(lambda n: features(n) @ F / scale, WIDTH, UNITS, generator, top=top, steps=steps)
+    params, losses = train(lambda n: features(n) @ F / scale, WIDTH, UNITS, generator, top=top, **options)
     X = features(5000) @ F / scale
     other = torch.randn(UNITS, WIDTH, generator=generator)
     s, chance = (matched(F.double().numpy(), D.double().numpy()) for D in (params[2], other))
@@ -160,20 +165,20 @@ def rows(part: str, seed: int = 0):
 
 
 @lm.cached
-def dictionary(kind: str, seed: int, steps: int | None = None):
+def dictionary(kind: str, seed: int, steps: int | None = None, rate: float = RATE, longer: int = 1):
     """A trained autoencoder of a kind, and its losses."""
     X, mean, scale = rows("train", seed if kind == "untrained" else 0)
     flat = ((X - mean) / scale).reshape(-1, X.shape[-1])
     generator = torch.Generator().manual_seed(seed)
     options = {"penalty": PENALTY} if kind == "penalty" else {"top": TOP, "fixed": kind == "random"}
     draw = lambda n: flat[torch.randint(len(flat), (n,), generator=generator)]  # noqa: E731
-    return train(draw, flat.shape[-1], DICTIONARY, generator, steps=steps, **options)
+    return train(draw, flat.shape[-1], DICTIONARY, generator, steps=steps, rate=rate, longer=longer, **options)
 
 
-def judged(kind: str, seed: int, part: str) -> dict:
+def judged(kind: str, seed: int, part: str, rate: float = RATE) -> dict:
     """What an autoencoder explains on text that it has not seen, and what the model makes of it."""
     plain = seed if kind == "untrained" else 0
-    (params, losses), (X, mean, scale), ids = dictionary(kind, seed), rows(part, plain), windows(part)
+    (params, losses), (X, mean, scale), ids = dictionary(kind, seed, None, rate), rows(part, plain), windows(part)
     V, top = (X - mean) / scale, None if kind == "penalty" else TOP
     Z = code(params, V, top)
     Y = Z @ at.unit_norm(params[2]) + params[3]
@@ -237,6 +242,46 @@ def of_directions(part: str, seed: int) -> dict:
     return {name: rounded(np.nanmean(purity(S, ids, top)), 3) for name, top in (("loud", LOUD), ("all", None))}
 
 
+# sweeps --------------------------------------------------------------------------------------------------------------
+
+
+def swept(score, rates=RATES, most: int = MOST) -> list:
+    """The scores of rates, a grid that is extended while its best is at an end: pairs of a rate and its score."""
+    tried = {rate: score(rate) for rate in rates}
+    while len(tried) < most and (best := max(tried, key=tried.get)) in (low := min(tried), high := max(tried)):
+        rate = float(f"{high / 0.3 if best == high else low * 0.3:.2g}")
+        tried[rate] = score(rate)
+    return [[rate, tried[rate]] for rate in sorted(tried)]
+
+
+def chosen(sweep) -> float:
+    return max(sweep, key=lambda one: one[1])[0]
+
+
+def tuned_known(present: float, top: int, longer: bool = False) -> dict:
+    """Rates tried with one seed for one number of units, and the best of them with the other seeds.
+
+    What chooses is what nobody has on a real model: how near the units are to the true directions.
+    """
+    sweep = swept(lambda rate: known(present, CHOOSING, top, rate=rate)["found"])
+    rate = chosen(sweep)
+    found = {"tried": [[{"rate": rate}, [score]] for rate, score in sweep]}
+    found["test"] = [known(present, seed, top, rate=rate) for seed in SEEDS]
+    return found | ({"longer": known(present, 1, top, rate=rate, longer=LONGER)} if longer else {})
+
+
+def tuned(kind: str) -> dict:
+    """Rates tried on the validation documents with the first seed, and the best of them on the test documents."""
+    sweep = swept(lambda rate: judged(kind, 1, "validation", rate)["explained"], WIDE)
+    rate = chosen(sweep)
+    found = [judged(kind, seed, "test", rate) for seed in SEEDS]
+    drawn = [dictionary(kind, seed, None, rate)[0][2].double().numpy() for seed in SEEDS]
+    pairs = [matched(A, B) for A in drawn for B in drawn if A is not B]
+    told = {name: [one[name] for one in found] for name in ("explained", "loss", "dead")}
+    told |= {"copies": [rounded((s > 0.9).mean()) for s in pairs]}
+    return {"tried": [[{"rate": rate}, [score]] for rate, score in sweep]} | told
+
+
 def agreement(seeds: tuple = SEEDS, kinds: tuple = ("trained", "penalty")) -> dict:
     """How well dictionaries of different seeds agree, and random ones: any directions, and some of the same spread."""
     found, X = {}, rows("train")[0].flatten(0, 1)
@@ -296,14 +341,17 @@ def _plan():
     toy = {f"{p} {seed}": partial(known, p, seed) for p in PRESENT for seed in SEEDS}
     tops = {f"{top} {seed}": partial(known, PRESENT[1], seed, top) for top in TOPS for seed in SEEDS}
     own = _asked(SEEDS, ("test", "validation"), KINDS, {"agreement": agreement, "shown": shown})
-    return {"known": toy, "tops": tops} | own | {"other trainings": lm.others(of_the_language_model)}
+    settings = ((0.1, 4), *((0.2, top) for top in (2, 4, 8, 16)))
+    sweeps = {f"known {p} {top}": partial(tuned_known, p, top, (p, top) == (0.2, 8)) for p, top in settings}
+    sweeps |= {kind: partial(tuned, kind) for kind in ("trained", "random")}
+    return {"known": toy, "tops": tops} | own | {"sweeps": sweeps, "other trainings": lm.others(of_the_language_model)}
 
 
 def _told(found):
     return {name: found[name] for name in ("found", "explained", "loss") if name in found}
 
 
-PARTS = ("known", "tops", "baselines", "runs", "more", "other trainings")
+PARTS = ("known", "tops", "baselines", "runs", "more", "sweeps", "other trainings")
 FILE = "chapters/09_theory/superposition.json"
 STUDY = Study("attnmath.superposition_study", FILE, PARTS, _plan, _told)
 record, main = STUDY.record, STUDY.main

@@ -126,6 +126,21 @@ def test_known_features_begin_as_today(name):
 
 
 @pytest.mark.slow
+def test_the_best_of_a_sweep_begins_as_today():
+    one = record()["sweeps"]["known 0.2 4"]
+    rate = study.chosen([[setting["rate"], score[0]] for setting, score in one["tried"]])
+    assert rate == 0.11
+    found = study.known(0.2, 1, 4, steps=study.FIRST, rate=rate)
+    compare(found["first"], one["test"][0]["first"], name="losses", atol=2e-4)
+
+
+def test_a_sweep_goes_on_until_its_best_is_inside():
+    assert [rate for rate, _ in study.swept(lambda rate: rate)] == [1e-3, 3e-3, 1e-2, 0.033, 0.11, 0.37]
+    assert [rate for rate, _ in study.swept(lambda rate: -abs(rate - 3e-3))] == [1e-3, 3e-3, 1e-2]
+    assert [rate for rate, _ in study.swept(lambda rate: -rate, most=4)] == [3e-4, 1e-3, 3e-3, 1e-2]
+
+
+@pytest.mark.slow
 def test_an_autoencoder_of_the_model_begins_as_today():
     want = record()["runs"]
     for kind in ("trained", "random", "penalty"):
