@@ -190,6 +190,8 @@ def test_a_sink_is_a_gate(rng):
     compare(an.sink_weights(S, b[:, 0])[0].sum(-1), gate, name="the sum", atol=1e-13)
     compare(an.sink_attention(Q, K, V, sinks=b[:, 0])[0], gate[..., None] * an.attention(Q, K, V)[0], atol=1e-12)
     assert (gate <= 5 * np.exp(S.max(-1) - b) + 1e-15).all() and gate.min() < 0.4 and gate.max() > 0.9
+    low = an.sink_weights(np.full((1, 1, 5), -9.0), np.array([2.0]))[0].sum()
+    compare(low / (5 * np.exp(-9.0 - 2.0)), 1.0, name="equal low scores reach the bound", atol=1e-4)
 
 
 @pytest.mark.claim("lem-zero-values")
@@ -269,6 +271,16 @@ def test_the_iteration_converges_at_a_linear_rate(shape, rng):
     assert asymptotic <= rate
     seen = [e for e in spread(potentials(S, 60)[0] - u[-1]) if e > 1e-9]
     compare(seen[-1] / seen[-2], asymptotic, name="the rate at the end", atol=0.03)
+
+
+@pytest.mark.claim("thm-sinkhorn-converges")
+@pytest.mark.parametrize("a", [0.5, 2.0])
+def test_no_faster_rate_holds_for_all_scores(a, rng):
+    """Two words with the scores a and 0: near the limit each step shrinks the distance by exactly kappa squared."""
+    S = np.array([[a, 0.0], [0.0, a]]) + rng.standard_normal((2, 1)) + rng.standard_normal(2)
+    far = spread(potentials(S, 300)[0] - potentials(S, 300)[0][-1])
+    seen = far[(far > 1e-9) & (far < 1e-4)]
+    compare(seen[1:] / seen[:-1], np.full(len(seen) - 1, np.tanh(diameter(S) / 4) ** 2), name="rate", rtol=1e-3)
 
 
 @pytest.mark.claim("thm-sinkhorn-converges")
@@ -355,6 +367,13 @@ def test_the_gap_to_optimal_transport(shape, rng):
     one = rng.standard_normal((40, m))  # a softmax is the case of one query without sums of columns
     gap = one.max(-1) - (an.softmax(one, temperature=0.2)[0] * one).sum(-1)
     assert gap.min() >= 0 and gap.max() <= 0.2 * np.log(m)
+    many = (
+        4000  # scores x on the diagonal: the limit is the softmax, since all columns are alike; more than half is lost
+    )
+    lost = [x * (many - 1) / (np.exp(x) + many - 1) / np.log(many) for x in np.linspace(0, 9, 91)]
+    assert 0.65 < max(lost) < 1, "the factor log m cannot be made two thirds of it"
+    P, _ = an.sinkhorn_weights(3 * np.eye(7), steps=0)
+    compare(3 * (7 - np.trace(P)), 7 * 3 * 6 / (np.exp(3) + 6), name="that loss, for seven", atol=1e-12)
 
 
 @pytest.mark.claim("prop-causal-identity")
