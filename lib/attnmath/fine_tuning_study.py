@@ -3,6 +3,9 @@
 The pretrained model is the one that comes with the book, a run of ``python -m attnmath.train mlm``, which the study
 repeats and compares with it. Shorter runs say what it matters where the heads begin to look.
 
+Every method gets at least three settings. The files of `DEV` choose among them with the labels of the first seed, and
+the chosen one is asked for the test with three seeds.
+
 The task: of the first 48 tokens of a docstring, say which subpackage of NumPy or SciPy it documents. Files are whole in
 one part, so no docstring of a test file was ever seen, neither with its label nor without.
 """
@@ -12,6 +15,7 @@ import math
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -31,18 +35,20 @@ from attnmath.torch.losses import cross_entropy
 from attnmath.torch.training import Run, rise_and_cosine
 
 SEEDS = (1, 2, 3)
-LABELS = (200, 0)  # how many labelled docstrings; 0 for all
-STEPS, RATE = {200: 150, 0: 400}, 2e-3
+LABELS = (0,)  # how many labelled docstrings; 0 for all
+STEPS, LOOKS = {0: 1000}, 10  # of a fine-tuning; how often the dev files are asked on the way
+RATES = (5e-4, 1.5e-3, 5e-3)  # more are tried beyond an end that is the best
 BATCH, DEV = 32, 0.2
 TRAINED, TESTED = 50, 10  # the least number of docstrings of a class
 SHARES = (0.05, 0.15, 0.4, 0.8)  # of the tokens that are blanks, in a measurement
 SPLITS = {"masked": (1.0, 0.0, 0.0), "random": (0.0, 1.0, 0.0), "unchanged": (0.0, 0.0, 1.0)}
 CONFIG = mlm.PRESETS["book"]
 FIRST = 3  # losses that a test repeats
-C = (0.1, 1.0, 10.0, 100.0)
+C = (0.1, 1.0, 10.0, 100.0, 1000.0)
+ALPHA = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SHORT = 125  # steps before each look at the validation text, in the runs of `starts`
 STARTS = {"near": True, "everywhere": False}
-RUNS = ("pretrained", "from nothing", "pretrained, frozen", "from nothing, frozen")
+RUNS = ("pretrained", "from nothing", "pretrained, frozen")
 OTHERS = ("frequent", "bayes", "tf-idf", "tf-idf, whole")
 
 
@@ -131,13 +137,13 @@ def encoder(config: mlm.Config, state: dict | None, seed: int) -> nn.Module:
     return model
 
 
-def fine_tune(model: Classifier, ids, y, rate: float, steps: int, seed: int) -> list[float]:
-    """Train all parameters of a classifier; gives the losses."""
+def fine_tune(model: Classifier, ids, y, rate: float, steps: int, seed: int, *, look=None) -> list[float]:
+    """Train all parameters of a classifier; gives the losses. ``look(step)`` is called LOOKS times."""
     rng, losses = np.random.default_rng((seed, 6)), []
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01, foreach=True)
     ids, y = torch.from_numpy(ids), torch.from_numpy(y)
-    model.train()
     for step in range(1, steps + 1):
+        model.train()
         for group in optimiser.param_groups:
             group["lr"] = rise_and_cosine(step, rate, steps // 10, steps)
         rows = torch.from_numpy(rng.choice(len(y), min(BATCH, len(y)), replace=False))
@@ -147,6 +153,8 @@ def fine_tune(model: Classifier, ids, y, rate: float, steps: int, seed: int) -> 
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         losses.append(loss.item())
+        if look and step % (steps // LOOKS) == 0:
+            look(step)
     return losses
 
 
@@ -172,43 +180,100 @@ def written(hits: np.ndarray) -> str:
     return "".join("01"[hit] for hit in hits.astype(int))
 
 
-def tuned(state: dict | None, parts, count: int, seed: int) -> dict:
-    """Fine-tune from a state, or from parameters that the seed draws."""
+def tuned(state: dict | None, parts, count: int, seed: int, rate: float) -> dict:
+    """Fine-tune from a state, or from parameters that the seed draws, and keep the look that is best on the dev files.
+
+    Returns
+    -------
+    ``"first"``, losses; ``"dev"``, the share that is right at each look; ``"right"``, the hits of the kept one on the
+    test, for which a caller asks who has chosen by ``"dev"`` alone.
+    """
     train, dev, test = parts["train"], parts["dev"], parts["test"]
-    rows = sample(train.y, count, seed)
+    rows, scores, kept = sample(train.y, count, seed), [], {}
     model = Classifier(encoder(CONFIG, state, seed), len(classes()))
-    losses = fine_tune(model, train.ids[rows], train.y[rows], RATE, STEPS[count], seed)
-    first = [round(loss, 4) for loss in losses[:FIRST]]
-    score = round(float(right(model, dev).mean()), 4)
-    return {"first": first, "dev": score, "right": written(right(model, test))}
+
+    def look(step):
+        scores.append(round(float(right(model, dev).mean()), 4))
+        if scores[-1] > max(scores[:-1], default=-1):
+            kept.update({name: P.clone() for name, P in model.state_dict().items()})
+
+    losses = fine_tune(model, train.ids[rows], train.y[rows], rate, STEPS[count], seed, look=look)
+    model.load_state_dict(kept)
+    return {"first": [round(loss, 4) for loss in losses[:FIRST]], "dev": scores, "right": written(right(model, test))}
+
+
+def swept(run: Callable[[float], float], rates: Sequence[float]) -> dict[float, float]:
+    """The scores of some settings, and of more, twice or half as large, until the best is not the end.
+
+    Examples
+    --------
+    >>> swept(lambda rate: -((rate - 3) ** 2), (0.5, 1.0))
+    {0.5: -6.25, 1.0: -4.0, 2.0: -1.0, 4.0: -1.0}
+    """
+    found = {rate: run(rate) for rate in rates}
+    while (best := max(found, key=found.get)) in (min(found), max(found)):
+        rate = best * 2 if best == max(found) else best / 2
+        found[rate] = run(rate)
+    return dict(sorted(found.items()))
+
+
+def encoder_runs(kind: str, count: int) -> dict:
+    """The rates that were tried for an encoder with the labels of the first seed, and the best one with every seed."""
+    parts, state, runs = _parts(), mlm.load()[0].state_dict() if kind == "pretrained" else None, {}
+
+    def score(rate):
+        runs[rate] = tuned(state, parts, count, SEEDS[0], rate)
+        return max(runs[rate]["dev"])
+
+    found = swept(score, RATES)
+    rate = max(found, key=found.get)
+    seeds = {SEEDS[0]: runs[rate]} | {seed: tuned(state, parts, count, seed, rate) for seed in SEEDS[1:]}
+    tried = {str(rate): [score, runs[rate]["dev"]] for rate, score in found.items()}
+    return {"tried": tried, "chosen": str(rate), "seeds": {str(seed): one for seed, one in seeds.items()}}
 
 
 # linear models -------------------------------------------------------------------------------------------------------
 
 
-def chosen(models, features, parts, count, seed) -> dict:
-    """Fit each of some models of scikit-learn; the test is asked once, with the one that was best on other files."""
-    rows, y = sample(parts["train"].y, count, seed), parts["train"].y
-    scores = []
-    for model in models:
-        model.fit(features["train"][rows], y[rows])
-        scores.append(float(model.score(features["dev"], parts["dev"].y)))
-    model = models[int(np.argmax(scores))]
-    hits = model.predict(features["test"]) == parts["test"].y
-    return {"dev": round(max(scores), 4), "right": written(hits)}
+def chosen(model: Callable, strengths, features: Callable, parts, count: int) -> dict:
+    """Fit a model of scikit-learn with some strengths to the labels of the first seed, and the best with every seed.
+
+    Parameters
+    ----------
+    model : gives a model for a strength.
+    strengths : that are tried.
+    features : gives, for the rows that are labelled and a seed, the features of each part.
+    parts, count : the documents, and how many of them are labelled.
+    """
+
+    def fitted(strength, seed):
+        rows = sample(parts["train"].y, count, seed)
+        own = features(rows, seed)
+        fit = model(strength).fit(own["train"][rows], parts["train"].y[rows])
+        dev, test = (fit.predict(own[part]) == parts[part].y for part in ("dev", "test"))
+        return round(float(dev.mean()), 4), written(test)
+
+    scores = {strength: fitted(strength, SEEDS[0])[0] for strength in strengths}
+    best, seeds = max(scores, key=scores.get), {}
+    for seed in SEEDS:
+        dev, hits = fitted(best, seed)
+        seeds[str(seed)] = {"dev": dev, "right": hits}
+    return {"tried": {str(strength): score for strength, score in scores.items()}, "chosen": str(best), "seeds": seeds}
 
 
-def on_vectors(vectors: dict[str, np.ndarray], parts, count, seed) -> dict:
+def on_vectors(vectors: Callable[[int], dict[str, np.ndarray]], parts, count: int) -> dict:
     """Logistic regression on vectors, each component brought to variance 1 on the training documents."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    models = [make_pipeline(StandardScaler(), LogisticRegression(C=c / 100, max_iter=500)) for c in C]
-    return chosen(models, vectors, parts, count, seed)
+    def model(c):
+        return make_pipeline(StandardScaler(), LogisticRegression(C=c / 1000, max_iter=500))
+
+    return chosen(model, C, lambda rows, seed: vectors(seed), parts, count)
 
 
-def on_words(kind: str, parts, count, seed) -> dict:
+def on_words(kind: str, parts, count: int) -> dict:
     """The most frequent class, naive Bayes on counts of words, or logistic regression on tf-idf of words.
 
     The kind ``"tf-idf, whole"`` alone reads whole docstrings, the others the first 48 tokens.
@@ -218,17 +283,19 @@ def on_words(kind: str, parts, count, seed) -> dict:
     from sklearn.linear_model import LogisticRegression
     from sklearn.naive_bayes import MultinomialNB
 
-    rows = sample(parts["train"].y, count, seed)
     texts = {name: part.whole if "whole" in kind else part.texts for name, part in parts.items()}
-    vectorizer = (TfidfVectorizer if "tf-idf" in kind else CountVectorizer)(token_pattern=r"(?u)\b\w+\b")
-    vectorizer.fit([texts["train"][i] for i in rows])
-    features = {name: vectorizer.transform(several) for name, several in texts.items()}
-    models = {
-        "frequent": [DummyClassifier()],
-        "bayes": [MultinomialNB(alpha=alpha) for alpha in (0.01, 0.1, 1.0)],
-        "tf-idf": [LogisticRegression(C=c, max_iter=500) for c in C],
+
+    def features(rows, seed):
+        vectorizer = (TfidfVectorizer if "tf-idf" in kind else CountVectorizer)(token_pattern=r"(?u)\b\w+\b")
+        vectorizer.fit([texts["train"][i] for i in rows])
+        return {name: vectorizer.transform(several) for name, several in texts.items()}
+
+    model, strengths = {
+        "frequent": (lambda _: DummyClassifier(), (0.0,)),
+        "bayes": (lambda alpha: MultinomialNB(alpha=alpha), ALPHA),
+        "tf-idf": (lambda c: LogisticRegression(C=c, max_iter=500), C),
     }[kind.partition(",")[0]]
-    return chosen(models, features, parts, count, seed)
+    return chosen(model, strengths, features, parts, count)
 
 
 # blanks --------------------------------------------------------------------------------------------------------------
@@ -344,23 +411,29 @@ def _parts() -> dict[str, Part]:
     return labelled(mlm.load()[1], CONFIG.context)
 
 
-def runs(kind: str) -> dict:
-    """An encoder as classifier, by seed (of labels, batches and first parameters) and number of labels."""
-    parts, (model, _) = _parts(), mlm.load()
-    state = model.state_dict() if kind.startswith("pretrained") else None
-    if "frozen" not in kind:
-        return {str(seed): {str(n): tuned(state, parts, n, seed) for n in LABELS} for seed in SEEDS}
-    found = {}
-    for seed in SEEDS:
+def frozen_runs(kind: str, count: int) -> dict:
+    """Logistic regression on the mean rows of an encoder that is not trained further."""
+    parts, state = _parts(), mlm.load()[0].state_dict() if kind.startswith("pretrained") else None
+
+    @lru_cache(maxsize=1)
+    def vectors(seed):
         one = Classifier(encoder(CONFIG, state, seed), 1).eval()
-        vectors = {name: by_rows(one.features, part.ids) for name, part in parts.items()}
-        found[str(seed)] = {str(n): on_vectors(vectors, parts, n, seed) for n in LABELS}
-    return found
+        return {name: by_rows(one.features, part.ids) for name, part in parts.items()}
+
+    return on_vectors(vectors, parts, count)
 
 
-def others(kind: str) -> dict:
-    """A model of words, by seed (of the labelled documents) and number of labels."""
-    return {str(seed): {str(n): on_words(kind, _parts(), n, seed) for n in LABELS} for seed in SEEDS}
+def runs(kind: str, count: int) -> dict:
+    """An encoder as classifier: what was tried for it, and the hits of the chosen setting by seed.
+
+    A seed draws the labelled documents, the batches and the first parameters.
+    """
+    return (frozen_runs if "frozen" in kind else encoder_runs)(kind, count)
+
+
+def others(kind: str, count: int) -> dict:
+    """A model of words: the same of it."""
+    return on_words(kind, _parts(), count)
 
 
 def data() -> dict:
@@ -382,19 +455,19 @@ def _plan():
     return {
         "data": data,
         "pretraining": {"committed": committed} | starts,
-        "runs": {kind: partial(runs, kind) for kind in RUNS},
-        "others": {kind: partial(others, kind) for kind in OTHERS},
+        "others": {f"{kind} {n}": partial(others, kind, n) for kind in OTHERS for n in LABELS},
+        "runs": {f"{kind} {n}": partial(runs, kind, n) for n in LABELS for kind in RUNS},
     }
 
 
 def _told(found):
     if "curve" in found:
         return found["bits"]
-    return [one["0"]["right"].count("1") for one in found.values()]
+    return found["tried"], found["chosen"], [one["right"].count("1") for one in found["seeds"].values()]
 
 
 FILE = "chapters/08_at_work/masked_language_model.json"
-STUDY = Study("attnmath.fine_tuning_study", FILE, ("data", "pretraining", "runs", "others"), _plan, _told)
+STUDY = Study("attnmath.fine_tuning_study", FILE, ("data", "pretraining", "others", "runs"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

@@ -100,14 +100,46 @@ def test_linear_models_see_the_labelled_documents_only(rng):
     part = study.Part(np.zeros((60, 1), int), text, [f"{t} whole" for t in text], y, y)
     parts = {"train": part, "dev": part, "test": part._replace(y=1 - y)}
     for kind in ("bayes", "tf-idf", "tf-idf, whole"):
-        assert study.on_words(kind, parts, 20, 1) == {"dev": 1.0, "right": "0" * 60}
-    assert study.on_words("frequent", parts, 0, 1)["dev"] == 0.5
+        found = study.on_words(kind, parts, 20)
+        assert found["tried"][found["chosen"]] == 1.0 == max(found["tried"].values())
+        assert found["seeds"] == {str(seed): {"dev": 1.0, "right": "0" * 60} for seed in study.SEEDS}
+    assert study.on_words("frequent", parts, 0)["seeds"]["1"]["dev"] == 0.5
     wordy = part._replace(texts=[["sum of rows of rows of rows of rows", "mean column"][i] for i in y])
     strange = wordy._replace(texts=["rows" + 20 * " zebra"] * 60, y=np.zeros(60, int))  # with 20 words never seen
     unseen = {"train": wordy, "dev": wordy, "test": strange}
-    assert study.on_words("bayes", unseen, 20, 1)["right"] == "1" * 60, "the words are those of the labelled documents"
+    right = study.on_words("bayes", unseen, 20)["seeds"]["1"]["right"]
+    assert right == "1" * 60, "the words are those of the labelled documents"
     vectors = {name: np.stack([y - 0.5, rng.random(60)], -1) for name in parts}
-    assert study.on_vectors(vectors, parts, 20, 1)["right"] == "0" * 60
+    assert study.on_vectors(lambda seed: vectors, parts, 20)["seeds"]["1"]["right"] == "0" * 60
+
+
+def test_a_sweep_goes_on_until_its_best_is_inside():
+    found = study.swept(lambda rate: -abs(math.log(rate / 6)), (0.5, 1.0, 2.0))
+    assert list(found) == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0] and max(found, key=found.get) == 8.0
+    found = study.swept(lambda rate: -abs(math.log(rate / 6)), (10.0, 20.0))
+    assert list(found) == [2.5, 5.0, 10.0, 20.0]
+
+
+def test_the_look_that_is_best_on_other_files_is_kept(monkeypatch, rng):
+    """The hits on the test are those of the best look, and the test chooses nothing."""
+    ids, y = rng.integers(10, 280, (40, 10)), rng.integers(0, 3, 40)
+    part = study.Part(ids, [""] * 40, [""] * 40, y, y)
+    parts, kept, shares = {"train": part, "dev": part, "test": part}, [], iter([0.2, 0.6, 0.4, 0.1] + [0.0] * 7)
+
+    def right(model, own):
+        kept.append(model.out.bias.detach().clone())
+        hits = np.zeros(40, bool)
+        hits[: round(40 * next(shares))] = True
+        return hits
+
+    monkeypatch.setattr(study, "CONFIG", TINY)
+    monkeypatch.setattr(study, "classes", lambda: ["a", "b", "c"])
+    monkeypatch.setattr(study, "right", right)
+    monkeypatch.setattr(study, "STEPS", {0: 20})
+    found = study.tuned(None, parts, 0, 1, 1e-2)
+    assert found["dev"][:4] == [0.2, 0.6, 0.4, 0.1] and len(kept) == study.LOOKS + 1
+    compare(kept[-1], kept[1], name="the parameters of the second look", atol=0.0)
+    assert (kept[1] - kept[9]).abs().max() > 1e-4
 
 
 @pytest.mark.slow
@@ -131,33 +163,35 @@ def test_files_are_whole_in_one_part_and_the_test_is_what_pretraining_never_read
 def test_the_committed_record_is_whole():
     record = json.loads(RECORD.read_text())
     assert study.record(*(record[name] for name in study.STUDY.names)) == record
-    assert list(record["runs"]) == list(study.RUNS) and list(record["others"]) == list(study.OTHERS)
     n = len(record["data"]["files"])
-    for found in (*record["runs"].values(), *record["others"].values()):
-        assert list(found) == [str(seed) for seed in study.SEEDS]
-        for one in found.values():
-            assert list(one) == [str(n) for n in study.LABELS] and {len(x["right"]) for x in one.values()} == {n}
+    for part, kinds in (("runs", study.RUNS), ("others", study.OTHERS)):
+        assert list(record[part]) == [f"{kind} {count}" for count in study.LABELS for kind in kinds]
+        for found in record[part].values():
+            scores = {key: one[0] if isinstance(one, list) else one for key, one in found["tried"].items()}
+            assert found["chosen"] == max(scores, key=scores.get)
+            assert list(found["seeds"]) == [str(seed) for seed in study.SEEDS]
+            assert {len(one["right"]) for one in found["seeds"].values()} == {n}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pretrained", "from nothing"])
 def test_the_committed_study_begins_as_a_run_does_today(kind):
-    record, parts = json.loads(RECORD.read_text())["runs"][kind]["2"]["200"], study._parts()["train"]
-    rows = study.sample(parts.y, 200, 2)
+    found, parts = json.loads(RECORD.read_text())["runs"][f"{kind} 0"], study._parts()["train"]
+    record, rate, rows = found["seeds"]["2"], float(found["chosen"]), study.sample(parts.y, 0, 2)
     start = mlm.load()[0].state_dict() if kind == "pretrained" else None
     model = study.Classifier(study.encoder(study.CONFIG, start, 2), len(study.classes()))
-    rng, want, steps = np.random.default_rng((2, 6)), record["first"], study.STEPS[200]
+    rng, want, steps = np.random.default_rng((2, 6)), record["first"], study.STEPS[0]
     assert want[0] == pytest.approx(math.log(len(study.classes())), abs=1e-4), "it begins with no opinion"
-    losses = _begin(model, parts.ids[rows], parts.y[rows], steps, rng, len(want))
+    losses = _begin(model, parts.ids[rows], parts.y[rows], steps, rng, len(want), rate)
     compare(np.array(losses), np.array(want), name="losses", atol=2e-3)
 
 
-def _begin(model, ids, y, steps, rng, count):
+def _begin(model, ids, y, steps, rng, count, rate):
     """The first steps, written down again."""
     optimiser = torch.optim.AdamW(model.parameters(), weight_decay=0.01)
     losses = []
     for step in range(1, count + 1):
-        optimiser.param_groups[0]["lr"] = study.RATE * step / (steps // 10)
+        optimiser.param_groups[0]["lr"] = rate * step / (steps // 10)
         chosen = rng.choice(len(y), study.BATCH, replace=False)
         loss = torch.nn.functional.cross_entropy(model(torch.from_numpy(ids[chosen])), torch.from_numpy(y[chosen]))
         optimiser.zero_grad()
