@@ -23,7 +23,6 @@ from attnmath.torch.training import Run
 MEANS = (1, 3, 8)
 SEEDS = (1, 2, 3)
 TEXTS = 400  # of the test part, whose blanks are filled
-BOTH = 400  # blanks of one token for which counts look to both sides
 ORDER = 8  # of the counts
 FIRST = 4  # losses that a test repeats
 SHOWN = 40  # blanks that are shown
@@ -195,17 +194,39 @@ def baselines() -> dict:
         q = frequent[np.stack(texts)[masks]]
         bits = {"frequent": -np.log2(q).mean(), "left": -np.log2(p).mean()}
         found[str(mean)] = {name: round(float(value), 4) for name, value in bits.items()}
-    masks = blanks(1)[2]
-    asked = [(row, i) for row, mask in enumerate(masks) for i in np.flatnonzero(mask)]
-    right, bits = Counter(), 0.0
-    for row, i in (asked[i] for i in np.linspace(0, len(asked) - 1, BOTH).astype(int)):
-        until = i + 1 + np.flatnonzero(np.append(masks[row, i + 1 :], True))[0]  # the next blank is not known
-        p, truth = both_sides(model, texts[row], i, until), texts[row][i]
-        bits -= np.log2(p[truth])
-        right["both"] += int(p.argmax() == truth)
-        right["left"] += int(model.next(texts[row][:i]).argmax() == truth)
-        right["frequent"] += int(frequent.argmax() == truth)
-    return found | {"single": {"blanks": BOTH, "right": dict(right), "bits of both": round(float(bits / BOTH), 4)}}
+    return found | {"single": single(model, np.stack(texts), blanks(1)[2], int(frequent.argmax()))}
+
+
+def single(model: KneserNey, texts: np.ndarray, masks: np.ndarray, frequent: int) -> dict:
+    """How many blanks of one token counts fill rightly, from the left and from both sides, and what they are shown.
+
+    ``"hidden"`` shows them the known tokens next to a blank, up to the next blank. ``"guessed"`` shows them their own
+    answers to the earlier blanks as well: what a decoder that writes sees of them. ``"told"`` shows the true tokens of
+    the earlier blanks.
+
+    Examples
+    --------
+    >>> model = KneserNey([0, 1, 2, 0, 1, 2, 0, 1, 3, 3, 3], 4, order=2)
+    >>> single(model, np.array([[0, 1, 2]]), np.array([[False, True, False]]), 3)
+    {'blanks': 1, 'frequent': 0, 'hidden': [1, 1], 'guessed': [1, 1], 'told': [1, 1]}
+    """
+    found = Counter()
+    for text, mask in zip(texts, masks, strict=True):
+        places = np.flatnonzero(mask).tolist()
+        own = {"left": text.copy(), "both": text.copy()}
+        for i, after, before in zip(places, [*places[1:], len(text)], [-1, *places[:-1]], strict=True):
+            for way in own:
+                shown = {"told": text, "guessed": own[way], "hidden": text[before + 1 :]}
+                for name, ids in shown.items():
+                    k = i - (len(text) - len(ids))
+                    until = after - (len(text) - len(ids))
+                    p = both_sides(model, ids, k, until) if way == "both" else model.next(ids[:k])
+                    best = p.argmax()
+                    found[name, way] += int(best == text[i])
+                    if name == "guessed":
+                        own[way][i] = best
+    right = {name: [found[name, way] for way in ("left", "both")] for name in ("hidden", "guessed", "told")}
+    return {"blanks": int(masks.sum()), "frequent": int((texts[masks] == frequent).sum())} | right
 
 
 def _plan():

@@ -28,6 +28,33 @@ def test_both_sides_are_the_joint_probabilities_of_the_counts(place, until, rng)
     compare(span_study.both_sides(model, ids, place, until), joint / joint.sum(), atol=1e-9)
 
 
+def test_counts_are_shown_what_a_model_is_shown(rng):
+    """Each number again, by writing into the text what may be known of it."""
+    model, k = KneserNey(rng.integers(0, 4, 400), 4, order=4), 9
+    texts, masks = rng.integers(0, 4, (6, k)), rng.random((6, k)) < 0.4
+    masks[:, 0] = False
+    found = span_study.single(model, texts, masks, 2)
+    assert found["blanks"] == masks.sum() and found["frequent"] == (texts[masks] == 2).sum()
+    want = {name: [0, 0] for name in ("hidden", "guessed", "told")}
+    for text, mask in zip(texts, masks, strict=True):
+        for both in (False, True):
+            guesses = text.copy()
+            for i in np.flatnonzero(mask):
+                end = next((j for j in range(i + 1, k) if mask[j]), k) if both else i + 1
+                begin = max((j + 1 for j in range(i) if mask[j]), default=0)
+                for name, known, first in (("hidden", text, begin), ("guessed", guesses, 0), ("told", text, 0)):
+                    joint = np.zeros(4)
+                    for w in range(4):
+                        x = known[first:end].copy()
+                        x[i - first] = w
+                        joint[w] = np.prod([model.next(x[max(j - 3, 0) : j])[x[j]] for j in range(i - first, len(x))])
+                    want[name][both] += int(joint.argmax() == text[i])
+                    if name == "guessed":
+                        best = joint.argmax()
+                guesses[i] = best
+    assert {name: found[name] for name in want} == want
+
+
 def test_answers_are_compared_span_by_span():
     marks = [90, 91, 92]
     targets = [[90, 1, 91, 2, 3, 92]] * 3
