@@ -3,7 +3,7 @@
 ``python -m attnmath.parallel_study OUT.json`` writes the record.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,6 +18,11 @@ from attnmath.torch.residuals import normalise
 from attnmath.torch.transformer import token_embedding
 
 STEPS, SEEDS = 400, (1, 2, 3)
+RATES = {
+    "serial": (3e-3, 1e-2, 3e-2),
+    "parallel": (3e-3, 1e-2, 3e-2, 1e-1),
+}  # with the first seed, until the best is inside
+CHOSEN = {"serial": 1e-2, "parallel": 3e-2}  # the best on the validation text; here all seeds are run
 CONFIG = replace(lm.PRESETS["book"], epochs=1, steps=STEPS)
 DOCUMENTS = 60  # of the test text, for the trained model
 
@@ -41,15 +46,22 @@ class Parallel(lm.LanguageModel):
         return normalise(X, params["norm"], norm) @ params["embeddings"]["word"].T
 
 
-def trained(kind: type[lm.LanguageModel], seed: int, task: lm.Task | None = None, steps: int | None = None) -> dict:
-    """A model of this kind, trained as the task says.
+def trained(
+    kind: type[lm.LanguageModel],
+    seed: int,
+    rate: float = CONFIG.rate,
+    *,
+    task: lm.Task | None = None,
+    steps: int | None = None,
+) -> dict:
+    """A model of this kind, trained as the task says, with this learning rate.
 
     Returns
     -------
     ``first``, the losses of the first four steps, ``curve``, the mean losses of 20 steps each, and ``bits_per_byte`` of
     the validation text and the test text.
     """
-    config = replace(CONFIG, seed=seed)
+    config = replace(CONFIG, seed=seed, rate=rate)
     task = lm.Task(config) if task is None else task
     torch.manual_seed(seed)
     model = kind(config, task.tokens)
@@ -85,9 +97,33 @@ def reread(texts: Sequence[str] | None = None) -> dict[str, float]:
     return {"serial": lm.bits_per_byte(model, texts), "parallel": lm.bits_per_byte(other, texts)}
 
 
+def named(kind: str, rate: float, seed: int) -> str:
+    """The name of a run in the record.
+
+    >>> named("serial", 0.003, 1)
+    'serial 0.003 1'
+    """
+    return f"{kind} {rate:g} {seed}"
+
+
+def chosen(runs: Mapping[str, dict], kind: str) -> float:
+    """The rate with the fewest bits per byte of the validation text, by the runs of the first seed.
+
+    >>> of = lambda bits: {"bits_per_byte": {"validation": bits}}
+    >>> chosen({named("serial", rate, 1): of(bits) for rate, bits in zip(RATES["serial"], (3.0, 2.0, 2.5))}, "serial")
+    0.01
+    """
+    return min(RATES[kind], key=lambda rate: runs[named(kind, rate, SEEDS[0])]["bits_per_byte"]["validation"])
+
+
 def _plan():
     kinds = {"serial": lm.LanguageModel, "parallel": Parallel}
-    runs = {f"{name} {seed}": partial(trained, kind, seed) for seed in SEEDS for name, kind in kinds.items()}
+    runs = {
+        named(name, rate, seed): partial(trained, kind, seed, rate)
+        for name, kind in kinds.items()
+        for rate in RATES[name]
+        for seed in (SEEDS if rate in (CHOSEN[name], CONFIG.rate) else SEEDS[:1])
+    }
     return {"runs": runs, "reread": reread}
 
 
