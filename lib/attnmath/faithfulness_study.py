@@ -36,6 +36,7 @@ SEEDS = (1, 2, 3)  # draws of texts
 TEXTS = {"language model": 24, "MiniLM": 10}
 N, LONG, STEPS, ORDERS, POINTS = 32, 100, 8, 3, 32
 FIRST = 4  # losses that a test repeats
+RATES, MOST = (1e-3, 3e-3, 1e-2), 6  # of a sweep, which goes on while its best is the end; so many at most
 CHANGED = (1, 10, 40)  # words of a text for which weights of the old text are kept
 WORDS = (10, 18)  # of a sentence of MiniLM's
 METHODS = ("attention", "rollout", "flow", "gradient", "gradient x input", "integrated", "occlusion", "no model")
@@ -53,10 +54,10 @@ def encoder():
     return model, at.from_numpy(model.params)
 
 
-@lru_cache(1)
-def text() -> np.ndarray:
+@lru_cache(2)
+def text(part: str = "test") -> np.ndarray:
     """Documents that the language model was not trained on."""
-    return lm.stream(language_model().tokens, lm.docstrings()["test"][:60])
+    return lm.stream(language_model().tokens, lm.docstrings()[part][:60])
 
 
 @lru_cache(1)
@@ -196,13 +197,13 @@ class Similar(Question):
         return R.mean(0)[self.words]
 
 
-def questions(name: str, seed: int) -> list[Question]:
+def questions(name: str, seed: int, part: str = "test") -> list[Question]:
     """The questions of one draw."""
     rng = np.random.default_rng((seed, 23))
     count = TEXTS[name]
     if name == "language model":
-        starts = rng.choice(len(text()) - N, count, replace=False)
-        return [Next(text()[start : start + N]) for start in starts]
+        starts = rng.choice(len(text(part)) - N, count, replace=False)
+        return [Next(text(part)[start : start + N]) for start in starts]
     pool, vectors = sentences()
     chosen = rng.choice(len(pool), count, replace=False)
     nearest = np.argsort(-(vectors[chosen] @ vectors.T), -1)[:, 1]  # the first one is the sentence itself
@@ -246,6 +247,52 @@ def measured(name: str, seed: int) -> dict:
     error = max(one["integrated"]["error"] for one in found)
     cut = round(float(np.mean([one["flow"]["cut"] for one in found])), 4)
     return {"methods": table, "completeness error": float(f"{error:.2g}"), "flow at the cut": cut}
+
+
+# other ways to read a map ---------------------------------------------------------------------------------------------
+
+
+def readings(question: Next) -> dict:
+    """Scores by the attention of one layer or of all, its heads averaged, at their largest, or times their values."""
+    lengths: list = []
+
+    def spy(Q, K, V, **options):
+        lengths.append(V[0, ..., : values_width(V)].norm(dim=-1).double().numpy())
+        return at.attention_fused(Q, K, V, **options)
+
+    with torch.no_grad():
+        question.logits(question.X[None], attend=spy, record={})
+    P, sizes = question.maps[:, :, -1], np.stack(lengths)  # the row that answers, (layers, heads, n)
+    found = {"mean": P.mean(1), "largest": P.max(1), "times the value": (P * sizes).mean(1)}
+    return {(layer, how): S[layer] for how, S in found.items() for layer in range(len(P))} | {
+        ("all", how): S.mean(0) for how, S in found.items()
+    }
+
+
+def leads(seed: int, part: str = "test") -> dict:
+    """By how much the mean fall of each reading exceeds that of "last words first", and in how many texts it does."""
+    falls: dict = {}
+    for question in questions("language model", seed, part):
+        scores = readings(question) | {"rule": question.plain}
+        for name, S in scores.items():
+            curve = deletion_curve(question.answer, S, steps=STEPS)
+            falls.setdefault(name, []).append((curve[0] - curve[1:]).mean())
+    rule = np.array(falls.pop("rule"))
+    return {name: (float((own - rule).mean()), int((own > rule).sum())) for name, own in falls.items()}
+
+
+def read_otherwise() -> dict:
+    """Twelve readings of the maps tried on validation texts; the best of them on the draws of test texts."""
+    tried = leads(SEEDS[0], "validation")
+    best, found = max(tried, key=tried.get), [leads(seed) for seed in SEEDS]
+    settings = [({"layer": str(layer), "heads": how}, [round(lead, 4)]) for (layer, how), (lead, _) in tried.items()]
+    return {
+        "tried": settings,
+        "chosen": [str(x) for x in best],
+        "lead": [round(one[best][0], 4) for one in found],
+        "wins": [one[best][1] for one in found],
+        "most wins of any": [max(won for _, won in one.values()) for one in found],
+    }
 
 
 # how freely the weights can move --------------------------------------------------------------------------------------
@@ -414,19 +461,20 @@ class EqualTask(lm.Task):
         return Equal(self.config, self.tokens)
 
 
-def fresh(seed: int, task: type = lm.Task, steps: int | None = None):
+def fresh(seed: int, task: type = lm.Task, steps: int | None = None, rate: float = lm.PRESETS["book"].rate):
     """A small language model, the preset ``book``, from its own first weights; ``steps`` stops it early."""
-    config = replace(lm.PRESETS["book"], seed=seed, **({} if steps is None else {"steps": steps, "epochs": 1}))
+    short = {} if steps is None else {"steps": steps, "epochs": 1}
+    config = replace(lm.PRESETS["book"], seed=seed, rate=rate, **short)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(task(config), Path(folder)).fit(save_every=10**6, progress=False)
     return run.model.eval().requires_grad_(False), run.losses
 
 
 @torch.no_grad()
-def read(model, seed: int, count: int = 24) -> dict:
+def read(model, seed: int, count: int = 24, part: str = "test") -> dict:
     """The mean loss on texts, the predictions behind them, and the last layer's mean map in the row that predicts."""
-    starts = np.random.default_rng((seed, 43)).choice(len(text()) - LONG - 1, count, replace=False)
-    ids = torch.from_numpy(text()[starts[:, None] + np.arange(LONG + 1)])
+    starts = np.random.default_rng((seed, 43)).choice(len(text(part)) - LONG - 1, count, replace=False)
+    ids = torch.from_numpy(text(part)[starts[:, None] + np.arange(LONG + 1)])
     record: dict = {}
     Z = model(ids[:, :-1], record=record)
     maps = record["layers"][str(model.config.layers - 1)]["attention"]["weights"]
@@ -462,6 +510,24 @@ def learned_anew() -> dict:
         for seed in SEEDS
     }
     return found
+
+
+def rates_anew(task: type = lm.Task) -> dict:
+    """Rates tried with the first seed on the validation text; the best one with three seeds on the test text."""
+    models: dict = {}
+
+    def score(rate, seed=SEEDS[0]):
+        models[rate] = fresh(seed, task, rate=rate)[0]
+        return round(float(np.mean([read(models[rate], draw, part="validation")["loss"] for draw in SEEDS])), 4)
+
+    tried = {rate: score(rate) for rate in RATES}
+    while len(tried) < MOST and (best := min(tried, key=tried.get)) in (min(tried), max(tried)):
+        rate = float(f"{best / 0.3 if best == max(tried) else best * 0.3:.2g}")
+        tried[rate] = score(rate)
+    best = min(tried, key=tried.get)
+    chosen = [models[best], *(fresh(seed, task, rate=best)[0] for seed in SEEDS[1:])]
+    test = [[round(read(model, draw)["loss"], 4) for draw in SEEDS] for model in chosen]
+    return {"tried": [[{"rate": rate}, [tried[rate]]] for rate in sorted(tried)], "test": test}
 
 
 def with_equal_weights(model):
@@ -510,12 +576,17 @@ def _plan():
         "MiniLM": {str(seed): partial(freedom_of_minilm, seed) for seed in SEEDS},
         "everywhere": asked["everywhere"],
         "learned anew": {"book": learned_anew},
+        "sweeps": {
+            "attention": read_otherwise,
+            "own": rates_anew,
+            "equal": partial(rates_anew, EqualTask),
+        },
         "other trainings": lm.others(of_the_language_model),
     }
 
 
 FILE = "chapters/09_theory/faithfulness.json"
-PARTS = ("example", "tests", "language model", "MiniLM", "everywhere", "learned anew", "other trainings")
+PARTS = ("example", "tests", "language model", "MiniLM", "everywhere", "learned anew", "sweeps", "other trainings")
 
 STUDY = Study("attnmath.faithfulness_study", FILE, PARTS, _plan)
 record, main = STUDY.record, STUDY.main

@@ -318,3 +318,17 @@ def test_a_small_model_begins_to_learn_as_in_the_record():
     assert len(asks) >= 8 and all(G is None or abs(G).max() == 0 for G in asks), "queries and keys learn nothing"
     gives = [P.grad for name, P in equal.named_parameters() if name.endswith(".value.weight")]
     assert len(gives) == 2 and all(abs(G).max() > 0 for G in gives)
+
+
+@pytest.mark.slow
+def test_the_readings_of_the_maps_in_the_record_are_those_of_today():
+    """The chosen reading on two texts by hand, and its lead over the first draw."""
+    want = json.loads((Path(__file__).parents[2] / study.FILE).read_text(encoding="utf-8"))["sweeps"]["attention"]
+    question = study.questions("language model", 1)[0]
+    scores = study.readings(question)
+    assert len(scores) == len(want["tried"]) == 12
+    compare(scores["all", "mean"], question.maps[:, :, -1].mean((0, 1)), name="all layers, all heads", atol=1e-12)
+    compare(scores[1, "largest"], question.maps[1, :, -1].max(0), name="the largest head", atol=1e-12)
+    lead, wins = study.leads(1)["all", "mean"]
+    compare(lead, want["lead"][0], name="lead", atol=2e-3)
+    assert wins == want["wins"][0]
