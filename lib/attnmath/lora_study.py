@@ -16,8 +16,6 @@ from attnmath.study import Study
 MAPS = ("*.attention.*", "*.feed_forward.*")
 METHODS = {  # what is trained: an adapter of a rank for some maps, or the numbers whose names fit
     "full": ("*",),
-    "attention 1": (1, MAPS[:1]),
-    "attention 4": (4, MAPS[:1]),
     "attention 16": (16, MAPS[:1]),
     "all 1": (1, MAPS),
     "all 4": (4, MAPS),
@@ -28,17 +26,31 @@ METHODS = {  # what is trained: an adapter of a rank for some maps, or the numbe
 }
 ALPHA = 4.0
 SEEDS = (1, 2, 3)
-TRIED = 0  # the seed with which rates are compared, on the validation part
-RATES = {  # an adapter of another rank or for fewer maps has the rate that was best for rank 4 and all maps
-    "full": (3e-3, 1e-2, 3e-2),
-    "all 4": (1e-2, 3e-2, 1e-1),
-    "last": (1e-2, 3e-2, 1e-1),
-    "vectors": (3e-2, 1e-1, 3e-1),
-    "words": (3e-3, 1e-2, 3e-2),
+TRIED = 0  # the seed with which rates are compared, on the validation parts
+ADAPTER = (1e-3, 3e-3, 6e-3, 1e-2, 3e-2, 1e-1)
+RATES = {  # six for each method
+    "full": (3e-4, 6e-4, 1e-3, 3e-3, 1e-2, 3e-2),
+    **{method: ADAPTER for method, what in METHODS.items() if isinstance(what[0], int)},
+    "last": (6e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+    "vectors": (3e-3, 1e-2, 3e-2, 6e-2, 1e-1, 3e-1),
+    "words": (3e-4, 1e-3, 3e-3, 6e-3, 1e-2, 3e-2),
 }
-CHOSEN = {"full": 1e-2, "all 4": 3e-2, "last": 3e-2, "vectors": 1e-1, "words": 1e-2}  # the best of them
+AIMS = {"news": ("news",), "both": ("news", "docs")}  # the texts whose mean bits per byte a rate should make small
+CHOSEN = {  # the best of them
+    "news": {
+        "full": 1e-2,
+        "attention 16": 3e-2,
+        "all 1": 3e-2,
+        "all 4": 3e-2,
+        "all 16": 3e-2,
+        "last": 3e-2,
+        "vectors": 1e-1,
+        "words": 1e-2,
+    },
+    "both": {"full": 6e-4, "words": 1e-3, "all 16": 6e-3},
+}
 STEPS, WARMUP, BATCH, CLIP = 80, 8, 16, 1.0
-OLD = 40_000  # bytes of held-out docstrings, at least, that are read again
+OLD = {"validation": 20_000, "test": 40_000}  # bytes of held-out docstrings, at least, that are read again
 CUTS = (0, 1, 4, 16, 48, 96)  # ranks to which the change that full training made is cut
 FIRST = 4  # losses that a test repeats
 
@@ -61,13 +73,19 @@ def news() -> dict[str, list[str]]:
 
 
 @cache
-def docstrings() -> list[str]:
-    """Docstrings of whole test files, which the model has never seen: the first of them."""
+def docstrings(part: str = "test") -> list[str]:
+    """Docstrings of whole files that the model has never seen: the first of a part, ``"validation"`` or ``"test"``.
+
+    Examples
+    --------
+    >>> len(docstrings()), len(docstrings("validation"))
+    (25, 36)
+    """
     from attnmath.docs import docs
 
     texts, size = [], 0
-    for doc in docs().test:
-        if size >= OLD:
+    for doc in getattr(docs(), part):
+        if size >= OLD[part]:
             break
         texts.append(doc.text)
         size += len(doc.text.encode()) + 1
@@ -129,8 +147,13 @@ def bits(model, texts) -> float:
     return round(lm.bits_per_byte(model, texts), 4)
 
 
+def measured(model, part: str) -> dict:
+    """The bits per byte of the news and of the docstrings of a part."""
+    return {"news": bits(model, news()[part]), "docs": bits(model, docstrings(part))}
+
+
 def before() -> dict:
-    """The committed model, and what zlib and a text's bytes are."""
+    """The committed model, and how much text there is."""
     from attnmath.tasks import lm
 
     model, parts = lm.load(), news()
@@ -140,24 +163,26 @@ def before() -> dict:
         "parameters": sum(P.numel() for P in model.parameters()),
         "text": {part: sizes[part] | {"tokens": tokens[part]} for part in parts},
         "docstrings": {"count": len(docstrings()), "bytes": lm.length(docstrings())},
-        "news": bits(model, parts["test"]),
-        "docs": bits(model, docstrings()),
+        "validation": measured(model, "validation"),
+        **measured(model, "test"),
     }
 
 
-def rates(method: str) -> dict:
-    """The bits per byte of the validation articles after training with each rate."""
-    return {f"{rate:g}": bits(train(method, TRIED, rate)[0], news()["validation"]) for rate in RATES[method]}
+def sweep(method: str) -> dict:
+    """The bits per byte of the validation texts after training with each rate."""
+    return {f"{rate:g}": measured(train(method, TRIED, rate)[0], "validation") for rate in RATES[method]}
 
 
-def like(method: str) -> str:
-    """The method whose rates were compared for this one."""
-    return method if method in RATES else "all 4"
+def best(found: dict, aim: str) -> float:
+    """The rate whose mean bits per byte of the texts of an aim are fewest.
 
-
-def best(found: dict) -> float:
-    """The rate with the fewest bits."""
-    return float(min(found, key=found.get))
+    Examples
+    --------
+    >>> swept = {"0.001": {"news": 3.0, "docs": 2.0}, "0.01": {"news": 2.8, "docs": 2.6}}
+    >>> best(swept, "news"), best(swept, "both")
+    (0.01, 0.001)
+    """
+    return float(min(found, key=lambda rate: sum(found[rate][what] for what in AIMS[aim])))
 
 
 def run(method: str, seed: int, rate: float) -> dict:
@@ -169,10 +194,9 @@ def run(method: str, seed: int, rate: float) -> dict:
         "first": [round(loss, 5) for loss in losses[:FIRST]],
         "last": round(float(np.mean(losses[-10:])), 4),
         "trained": trained,
-        "news": bits(model, news()["test"]),
-        "docs": bits(model, docstrings()),
+        **measured(model, "test"),
     }
-    if method == "full":
+    if method == "full" and rate == CHOSEN["news"]["full"]:
         record |= changes(model, news()["test"])
     return record | {"seconds": round(time.process_time() - began, 1)}
 
@@ -204,21 +228,25 @@ def changes(model, texts) -> dict:
 def _plan():
     return {
         "before": before,
-        "rates": {method: partial(rates, method) for method in RATES},
-        "runs": {method: partial(_seeds, method) for method in METHODS},
+        "sweep": {method: partial(sweep, method) for method in METHODS},
+        "runs": {
+            f"{method}, {aim}": partial(_seeds, method, rate)
+            for aim, chosen in CHOSEN.items()
+            for method, rate in chosen.items()
+        },
     }
 
 
-def _seeds(method):
-    return {str(seed): run(method, seed, CHOSEN[like(method)]) for seed in SEEDS}
+def _seeds(method, rate):
+    return {str(seed): run(method, seed, rate) for seed in SEEDS}
 
 
 def _told(found):
-    return {key: one["news"] if isinstance(one, dict) else one for key, one in found.items()}
+    return {key: (one["news"], one["docs"]) for key, one in found.items()}
 
 
 FILE = "chapters/08_at_work/lora.json"
-STUDY = Study("attnmath.lora_study", FILE, ("before", "rates", "runs"), _plan, _told)
+STUDY = Study("attnmath.lora_study", FILE, ("before", "sweep", "runs"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

@@ -227,8 +227,8 @@ def test_a_method_trains_what_its_name_says():
         counts[method] = sum(P.numel() for P in own)
         assert all(P.requires_grad for P in own)
     maps = [(96, 96)] * 12 + [(96, 384), (384, 96)] * 3
+    assert counts["attention 16"] == lora_numbers(maps[:12], 16)
     for r in (1, 4, 16):
-        assert counts[f"attention {r}"] == lora_numbers(maps[:12], r)
         assert counts[f"all {r}"] == lora_numbers(maps, r)
     network, _ = lora_study.prepared("vectors", 1)
     assert counts["full"] == sum(P.numel() for P in network.parameters()) == 446_304
@@ -239,21 +239,26 @@ def test_a_method_trains_what_its_name_says():
 
 def test_the_committed_record_is_whole():
     record = json.loads(RECORD.read_text())
-    assert lora_study.record(record["before"], record["rates"], record["runs"]) == record
-    assert list(record["runs"]) == list(lora_study.METHODS)
-    for method, runs in record["runs"].items():
+    assert lora_study.record(record["before"], record["sweep"], record["runs"]) == record
+    assert list(record["sweep"]) == list(lora_study.METHODS) == list(lora_study.CHOSEN["news"])
+    for method, swept in record["sweep"].items():
+        assert list(swept) == [f"{rate:g}" for rate in lora_study.RATES[method]]
+    assert len({len(rates) for rates in lora_study.RATES.values()}) == 1, "every method has as many rates"
+    pairs = [(aim, method) for aim, chosen in lora_study.CHOSEN.items() for method in chosen]
+    assert list(record["runs"]) == [f"{method}, {aim}" for aim, method in pairs]
+    for aim, method in pairs:
+        runs, rates = record["runs"][f"{method}, {aim}"], lora_study.RATES[method]
         assert list(runs) == [str(seed) for seed in lora_study.SEEDS]
-        rates = record["rates"][lora_study.like(method)]
-        assert list(rates) == [f"{rate:g}" for rate in lora_study.RATES[lora_study.like(method)]]
-        assert {one["rate"] for one in runs.values()} == {lora_study.best(rates)}
-        assert lora_study.best(rates) not in (min(map(float, rates)), max(map(float, rates))), "the grid is wide enough"
+        best = lora_study.best(record["sweep"][method], aim)
+        assert {one["rate"] for one in runs.values()} == {lora_study.CHOSEN[aim][method]} == {best}
+        assert min(rates) < best < max(rates), "the grid is wide enough"
     assert record["before"]["text"]["train"]["articles"] == len(lora_study.news()["train"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["full", "all 4", "last"])
 def test_the_committed_study_begins_as_a_run_does_today(method):
-    record = json.loads(RECORD.read_text())["runs"][method]["2"]
+    record = json.loads(RECORD.read_text())["runs"][f"{method}, news"]["2"]
     _, losses, trained = lora_study.train(method, 2, record["rate"], steps=2)
     compare(np.array(losses), record["first"][:2], name=method, atol=2e-4)
     assert trained == record["trained"]
