@@ -64,7 +64,12 @@ def test_pictures_of_scrambled_runs_are_scrambled_and_those_of_others_are_not():
 
 def test_the_committed_record_is_whole():
     record = json.loads(RECORD.read_text())
-    assert vision_study.record(record["baselines"], record["runs"]) == record
+    assert vision_study.record(record["baselines"], record["sweep"], record["runs"]) == record
+    rates = [f"{rate:g}" for rate in vision_study.RATES]
+    assert {name: list(found) for name, found in record["sweep"].items()} == dict.fromkeys(vision_study.SWEPT, rates)
+    seed = str(vision_study.TRIED)
+    for name, found in record["sweep"].items():
+        assert found["0.003"] == record["runs"][name][seed]["validation"], "the preset's rate"
     found = {name: tuple(map(int, seeds)) for name, seeds in record["runs"].items()}
     assert found == {name: seeds for name, (_, seeds) in vision_study.RUNS.items()}
     assert len(record["runs"]["vit"]["1"]["maps"]) == len(vision_study.SHOWN)
