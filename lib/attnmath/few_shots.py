@@ -17,6 +17,10 @@ from attnmath.study import Study
 
 WIDTH, SPECTRUM, FREQUENCIES = 5, (3.0, 1.0, 0.5, 0.25, 0.25), 4  # of x in lines, of tilted lines, of waves
 STEPS, BATCH, RATE, HELD = 600, 128, 3e-2, 10_000
+SWEPT = (("lines", 20), ("waves", 40))  # for which both cores are tried with each of RATES
+RATES, TRIED = (3e-3, 1e-2, 3e-2, 1e-1, 3e-1), 9  # of both cores, and the seed with which they are compared
+PARTS = {"test": 99, "validation": 98}  # of the tasks on which the error is measured: their seeds
+CHOSEN = {"lines mean 20": 1e-2, "lines softmax 20": 1e-2, "waves mean 40": 3e-2, "waves softmax 40": 3e-1}  # the best
 SEEDS = (0, 1, 2, 3, 4)
 COUNTS = {
     "lines": (5, 10, 20, 40, 80),
@@ -344,7 +348,9 @@ def start(kind: str, seed: int) -> dict:
     return {name: {"weight": w * width**-0.5} for name, w in zip(NAMES, W, strict=True)}
 
 
-def train(kind: str, core: str, n: int, seed: int, steps: int | None = None) -> dict:
+def train(
+    kind: str, core: str, n: int, seed: int, steps: int | None = None, rate: float = RATE, part: str = "test"
+) -> dict:
     """Train one layer on one kind of tasks, and measure it on others of that kind.
 
     Parameters
@@ -354,6 +360,8 @@ def train(kind: str, core: str, n: int, seed: int, steps: int | None = None) -> 
     n : examples in a context.
     seed : of the weights and of the tasks.
     steps : None takes STEPS.
+    rate : of Adam.
+    part : the tasks of the test, or those of the ``"validation"``.
 
     Returns
     -------
@@ -373,10 +381,10 @@ def train(kind: str, core: str, n: int, seed: int, steps: int | None = None) -> 
     rng, draw, losses = np.random.default_rng([seed, n]), tasks(kind), []
     params = at.from_numpy(start(kind, seed))
     weights = [params[name]["weight"].requires_grad_() for name in NAMES]
-    adam = torch.optim.Adam(weights, RATE)
+    adam = torch.optim.Adam(weights, rate)
     for step in range(STEPS if steps is None else steps):
         for group in adam.param_groups:
-            group["lr"] = RATE * min((step + 1) / 50, (STEPS - step) / (STEPS / 2), 1)
+            group["lr"] = rate * min((step + 1) / 50, (STEPS - step) / (STEPS / 2), 1)
         E, answer = map(torch.from_numpy, draw(rng, BATCH, n))
         loss = (predict(E, [params], attend) - answer).square().mean()
         adam.zero_grad()
@@ -385,7 +393,7 @@ def train(kind: str, core: str, n: int, seed: int, steps: int | None = None) -> 
         adam.step()
         losses.append(loss.item())
     with torch.no_grad():
-        E, answer = map(torch.from_numpy, held(kind, n))
+        E, answer = map(torch.from_numpy, held(kind, n, part))
         error = (predict(E, [params], attend) - answer).square().mean().item()
     run = {"first": [round(x, 6) for x in losses[:4]], "loss": round(error, 6)}
     keep = {"weights": [w.detach().numpy().round(5).tolist() for w in weights]} if n == 20 else {}
@@ -393,15 +401,15 @@ def train(kind: str, core: str, n: int, seed: int, steps: int | None = None) -> 
 
 
 @cache
-def held(kind: str, n: int):
-    """The tasks on which all layers of a kind are measured.
+def held(kind: str, n: int, part: str = "test"):
+    """The tasks on which all layers of a kind are measured, or those on which a rate is chosen.
 
     Examples
     --------
     >>> held("waves", 10)[0].shape
     (10000, 11, 3)
     """
-    return tasks(kind)(np.random.default_rng([99, n]), HELD, n)
+    return tasks(kind)(np.random.default_rng([PARTS[part], n]), HELD, n)
 
 
 def plan() -> list[str]:
@@ -438,15 +446,36 @@ def do(name: str, steps: int | None = None) -> dict:
     """
     kind, *rest = name.split()
     if kind == "digits":
-        return going_on.continual(int(rest[0])) if steps is None else going_on.continual(int(rest[0]), steps, (), ())
+        return going_on.continual(int(rest[0])) if steps is None else going_on.continual(int(rest[0]), steps, ())
     return train(kind, rest[0], int(rest[1]), int(rest[2]), steps)
 
 
+def swept(kind: str, core: str, n: int) -> dict:
+    """The squared error on the tasks for choosing, after training with each rate."""
+    return {f"{rate:g}": train(kind, core, n, TRIED, rate=rate, part="validation")["loss"] for rate in RATES}
+
+
+def tuned(kind: str, core: str, n: int) -> list[float]:
+    """The squared errors of all seeds with the rate that is best."""
+    rate = CHOSEN[f"{kind} {core} {n}"]
+    return [train(kind, core, n, seed, rate=rate)["loss"] for seed in SEEDS]
+
+
 def _plan():
-    return {"runs": {name: partial(do, name) for name in plan()}}
+    rivals = [(kind, core, n) for kind, n in SWEPT for core in CORES[kind]]
+    sweep = {f"{kind} {core} {n}": partial(swept, kind, core, n) for kind, core, n in rivals}
+    sweep |= {f"shots {k}": partial(going_on.tried, k) for k in going_on.SHOTS}
+    best = {f"{kind} {core} {n}": partial(tuned, kind, core, n) for kind, core, n in rivals}
+    best |= {f"{f.__name__} {seed}": partial(f, seed) for f in (going_on.few, going_on.paces) for seed in SEEDS}
+    return {"sweep": sweep, "tuned": best, "runs": {name: partial(do, name) for name in plan()}}
 
 
-STUDY = Study("attnmath.few_shots", "chapters/08_at_work/few_shots.json", ("runs",), _plan, lambda run: run["first"])
+def _told(found):
+    return found.get("first", found) if isinstance(found, dict) else found
+
+
+FILE = "chapters/08_at_work/few_shots.json"
+STUDY = Study("attnmath.few_shots", FILE, ("sweep", "tuned", "runs"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

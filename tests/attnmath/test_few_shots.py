@@ -24,9 +24,14 @@ def layer(run):
 
 
 def test_the_record_is_whole():
-    assert list(RUNS) == fs.plan() and fs.record(RUNS) == RECORD
+    assert list(RUNS) == fs.plan() and fs.record(RECORD["sweep"], RECORD["tuned"], RUNS) == RECORD
     for name, run in RUNS.items():
         assert len(run["first"]) == 4 and ("weights" in run) == (" 20 " in name)
+    for name, rate in fs.CHOSEN.items():
+        assert rate == float(min(RECORD["sweep"][name], key=RECORD["sweep"][name].get)), name
+    for i, k in enumerate(going_on.SHOTS):
+        for way, swept in RECORD["sweep"][f"shots {k}"].items():
+            assert swept[f"{going_on.CHOSEN[way][i]:g}"] == max(swept.values()), (way, k)
 
 
 @pytest.mark.slow
@@ -138,16 +143,19 @@ def test_forgetting_and_replay_are_there_at_every_seed():
         left = [run[f"share {share}"]["right"][0] for share in going_on.SHARES]
         assert run["before"] > 0.95 and left[0] < 0.1 and left[1] > left[0] + 0.2 and left[-1] > 0.9
         assert run["share 0"]["among five"] > left[0] + 0.5 and run["share 0"]["refitted"][0] > 0.85
-        assert min(run["joint"]) > 0.9 and run["shots 5"]["left"] < 0.5
+        assert min(run["joint"]) > 0.9 and RECORD["tuned"][f"few {seed}"]["5"]["left"] < 0.5
 
 
 def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(fs, "plan", lambda: ["lines mean 5 0", "lines mean 5 1"])
+    monkeypatch.setattr(fs, "SWEPT", ())
+    monkeypatch.setattr(fs, "SEEDS", ())
+    monkeypatch.setattr(going_on, "SHOTS", ())
     monkeypatch.setattr(fs, "STEPS", 2)
     monkeypatch.setattr(fs, "HELD", 5)
     fs.held.cache_clear()
     out, kept = tmp_path / "out.json", {"first": [7.0], "loss": 0.5}
-    out.write_text(json.dumps(fs.record({"lines mean 5 0": kept})), encoding="utf-8")
+    out.write_text(json.dumps(fs.record({}, {}, {"lines mean 5 0": kept})), encoding="utf-8")
     assert fs.main([str(out)]) == 0
     fs.held.cache_clear()
     runs = json.loads(out.read_text(encoding="utf-8"))["runs"]
