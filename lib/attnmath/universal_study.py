@@ -5,6 +5,7 @@ The model has two layers with two heads and residual connections, ReLU and no no
 """
 
 import sys
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from attnmath.study import Study, descend
 FILE = "chapters/09_theory/universal.json"
 WIDTH, HIDDEN, LAYERS, HEADS = 8, 16, 2, 2
 BATCH, RATE, SEEDS, FIRST = 256, 0.02, (1, 2, 3, 4, 5), 5
+TRIED = (0.006, 0.02, 0.06, 0.2)  # rates for each goal of 1,000 steps, at the first seed
+TUNED = {"smooth": 0.02, "table": 0.06, "long": 0.02}  # what the sweep chooses
 CELLS = 8  # of the table, along each side
 
 
@@ -91,7 +94,7 @@ def answers(params: dict, X):
     return (Z @ params["answer"]["weight"] + params["answer"]["bias"])[..., 0]
 
 
-def train(goal: str, seed: int, steps: int | None = None):
+def train(goal: str, seed: int, steps: int | None = None, rate: float = RATE):
     """The weights and the losses of a run; the plan of the rate is that of the whole run."""
     params, rng = start(seed), torch.Generator().manual_seed(seed)
 
@@ -100,7 +103,7 @@ def train(goal: str, seed: int, steps: int | None = None):
         return ((answers(params, X) - GOALS[goal](X)) ** 2).mean()
 
     plan = STEPS[goal]
-    return params, descend(leaves(params), loss, plan if steps is None else steps, RATE, plan=plan)
+    return params, descend(leaves(params), loss, plan if steps is None else steps, rate, plan=plan)
 
 
 def run(goal: str, seed: int) -> dict:
@@ -116,13 +119,31 @@ def run(goal: str, seed: int) -> dict:
     return {"first": [round(value, 5) for value in losses[:FIRST]], "parameters": size} | found
 
 
+def tried(goal: str, rate: float, seed: int) -> dict:
+    """The error at a rate, on the inputs that choose and on those that decide."""
+    params, _ = train(goal, seed, rate=rate)
+    found = {}
+    for name, start_at in (("choice", 200), ("inside", 100)):
+        X = torch.rand(10_000, 2, generator=torch.Generator().manual_seed(start_at + seed))
+        with torch.no_grad():
+            found[name] = round(float(((answers(params, X) - GOALS[goal](X)) ** 2).mean() ** 0.5), 5)
+    return found
+
+
 def _plan():
     return {
-        "runs": {f"{goal} {seed}": lambda goal=goal, seed=seed: run(goal, seed) for goal in GOALS for seed in SEEDS}
+        "runs": {f"{goal} {seed}": lambda goal=goal, seed=seed: run(goal, seed) for goal in GOALS for seed in SEEDS},
+        "sweep": {f"{goal} {rate:g}": partial(tried, goal, rate, 1) for goal in ("smooth", "table") for rate in TRIED},
+        "tuned": {  # the runs at RATE are there
+            f"{goal} {seed}": partial(tried, goal, TUNED[goal], seed)
+            for goal in GOALS
+            if TUNED[goal] != RATE
+            for seed in SEEDS[:3]
+        },
     }
 
 
-STUDY = Study("attnmath.universal_study", FILE, ("runs",), _plan, lambda found: found["inside"])
+STUDY = Study("attnmath.universal_study", FILE, ("runs", "sweep", "tuned"), _plan, lambda found: found["inside"])
 record, main = STUDY.record, STUDY.main
 
 

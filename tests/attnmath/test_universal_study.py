@@ -15,11 +15,19 @@ FOUND = json.loads(RECORD.read_text(encoding="utf-8"))
 
 
 def test_the_record_is_whole():
-    assert study.record(FOUND["runs"]) == FOUND
+    assert study.record(*(FOUND[name] for name in study.STUDY.names)) == FOUND
+    plan = study.STUDY.plan()
+    assert all(list(FOUND[part]) == list(plan[part]) for part in study.STUDY.names)
     assert list(FOUND["runs"]) == [f"{goal} {seed}" for goal in study.GOALS for seed in study.SEEDS]
     for name, run in FOUND["runs"].items():
         assert ("outside" in run) is name.startswith("smooth")
         assert run["parameters"] == sum(leaf.numel() for leaf in study.leaves(study.start(1)))
+
+
+@pytest.mark.parametrize("goal", ["smooth", "table"])
+def test_the_sweep_chose_the_rate(goal):
+    errors = {name.split()[1]: run["choice"] for name, run in FOUND["sweep"].items() if name.startswith(goal)}
+    assert errors[f"{study.TUNED[goal]:g}"] == min(errors.values()) and len(errors) == len(study.TRIED)
 
 
 @pytest.mark.parametrize("name", ["smooth 1", "smooth 4", "table 2", "long 3"])
