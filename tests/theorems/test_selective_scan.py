@@ -103,9 +103,11 @@ def test_every_block_below_the_diagonal_has_the_rank_of_the_state(seed, s):
     n = 16
     B, C, _, g = drawn(rng, n, s, 1)
     W, _ = an.state_space_dual(C, B, np.eye(n), decay=0.3 * g)
-    for cut in range(s, n - s):
-        values = np.linalg.svd(W[cut:, :cut], compute_uv=False)
+    for row in range(s, n - s):  # rows from this one on, columns up to it: the block holds one entry of the diagonal
+        values = np.linalg.svd(W[row:, : row + 1], compute_uv=False)
         assert (values[s:] < 1e-10 * values[0]).all() and values[s - 1] > 1e-10 * values[0]
+        wider = np.linalg.svd(W[row:, : row + 2], compute_uv=False)  # one column more, which begins with a zero
+        assert wider[s] > 1e-10 * wider[0]
     softmax, _ = an.attention_weights(C, B, an.causal_mask(n))
     assert np.linalg.matrix_rank(softmax[n // 2 :, : n // 2], tol=1e-10) > s
 
