@@ -20,17 +20,55 @@ RECORD = json.loads((Path(__file__).parents[2] / "chapters/08_at_work/chains.jso
 
 def test_the_record_is_whole():
     runs = RECORD["runs"]
-    assert list(runs) == list(chains.runs())
-    assert chains.record(RECORD["plain"], runs) == RECORD
+    averages = [f"average {seed}" for seed in chains.SEEDS]
+    assert list(runs) == list(chains.runs()) + averages and list(RECORD["tried"]) == list(chains.trials())
+    assert chains.record(RECORD["plain"], RECORD["tried"], runs) == RECORD
     for name, (_, _, longer) in chains.runs().items():
         assert len(runs[name]["curve"]) == longer * chains.STEPS / chains.KEEP and len(runs[name]["first"]) == 4
         assert 0 < runs[name]["unknown"] < 1 and 0 < runs[name]["points"] < 1
 
 
+def test_what_was_chosen_is_the_best_that_was_tried():
+    for name, chosen in {**chains.RATES, "average": chains.SPREAD}.items():
+        scores = {float(key.split()[1]): one["unknown"] for key, one in RECORD["tried"].items() if key.startswith(name)}
+        assert min(scores, key=scores.get) == chosen
+
+
+def test_many_fits_are_as_near_as_one_by_one():
+    X, given, known = chains.held_out(4)
+    starts = X + 0.2 * np.random.default_rng(1).standard_normal(X.shape)
+    many = chains.fit_many(given, known, starts)
+    one = np.stack([chains.fit_points(*each) for each in zip(given, known, starts, strict=True)])
+    far = [(np.where(known, cdist_all(Y) - given, 0) ** 2).sum((1, 2)) for Y in (starts, many, one)]
+    assert (far[1] < 0.2 * far[0]).all() and (far[1] < 1.05 * far[2] + 1e-3).all()
+    moved = chains.fit_many(given[:1], known[:1], starts[:1])
+    compare(moved[0], many[0], name="each chain by itself", atol=1e-9)
+
+
+def cdist_all(Y):
+    return np.stack([cdist(y, y) for y in Y])
+
+
+def test_an_average_is_the_mean_of_the_distances_of_its_fits():
+    _, given, known = chains.held_out(2)
+    found = chains.averaged(np.random.default_rng(3), given, known, 0.5, 3)
+    rng, paths = (
+        np.random.default_rng(3),
+        np.stack([chains.complete_by_paths(g, k) for g, k in zip(given, known, strict=True)]),
+    )
+    starts, all_ = chains.classical_mds(paths), []
+    for _ in range(3):
+        moved = starts + 0.5 * rng.standard_normal(starts.shape)
+        all_.append(cdist_all(chains.fit_many(given, known, moved)))
+    compare(found, np.mean(all_, 0), name="the mean", atol=1e-9)
+    other = chains.held_out(2, "validation")[1]
+    assert np.abs(other - given).max() > 0.1, "other chains choose"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("network", chains.NETWORKS)
 def test_the_first_steps_are_those_of_the_record(network):
-    for seed in (0, 2):
+    for seed in (0, 1):
         again = chains.train(network, seed, steps=4)["first"]
         compare(again, RECORD["runs"][f"{network} {seed}"]["first"], name="losses", atol=2e-3)
 
@@ -130,9 +168,11 @@ def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(chains, "SEEDS", (0,))
     monkeypatch.setattr(chains, "LONGER_SEEDS", ())
     monkeypatch.setattr(chains, "without_learning", lambda: {})
+    monkeypatch.setattr(chains, "trials", lambda: {})
+    monkeypatch.setattr(chains, "average_run", lambda seed: kept)
     out, kept = tmp_path / "out.json", {"first": [7.0], "curve": [7.0], "unknown": 0.5, "points": 0.5, "seconds": 1.0}
-    out.write_text(json.dumps(chains.record({}, {"triangles 0": kept})), encoding="utf-8")
+    out.write_text(json.dumps(chains.record({}, {}, {"triangles 0": kept})), encoding="utf-8")
     assert chains.main([str(out)]) == 0
     done = json.loads(out.read_text(encoding="utf-8"))
-    assert done["runs"]["triangles 0"] == kept and list(done["runs"]) == ["triangles 0", "points 0", "pairs 0"]
-    assert len(done["runs"]["pairs 0"]["first"]) == 2 and chains.record({}, done["runs"]) == done
+    assert done["runs"]["triangles 0"] == kept and list(done["runs"])[:3] == ["triangles 0", "points 0", "pairs 0"]
+    assert len(done["runs"]["pairs 0"]["first"]) == 2 and chains.record({}, {}, done["runs"]) == done
