@@ -18,7 +18,9 @@ PAGES = sorted(path for path in (ROOT / "chapters").glob("0[2-9]*/*.ipynb"))
 LINES = range(15, 46)  # of code, empty lines left out
 # Pages that teach no component: what each of them is about instead.
 NOT_A_COMPONENT = {
-    "02_foundations/notation": "notation",
+    "02_foundations/notation": "letters, shapes and sums",
+    "08_at_work/systems": "a map of published systems",
+    "09_theory/open_questions": "which questions are open, and how far theorems lie from trained models",
 }
 
 
