@@ -418,7 +418,7 @@ def train(
     seed: int,
     steps: int | None = None,
     *,
-    longer: float = 1,
+    longer: float | int = 1,
     rate: float | None = None,
     part: str = "test",
 ) -> dict:
