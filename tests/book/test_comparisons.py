@@ -7,15 +7,11 @@ from attnmath.comparisons import read
 from fingerprint import ROOT
 
 
-@pytest.fixture(scope="session")
-def every():
-    import sys
+@pytest.fixture
+def every(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "_ext"))
+    from comparisons import stored
 
-    sys.path.insert(0, str(ROOT / "_ext"))
-    try:
-        from comparisons import stored
-    finally:
-        sys.path.remove(str(ROOT / "_ext"))
     return stored(ROOT)
 
 

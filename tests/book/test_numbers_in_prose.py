@@ -1,7 +1,7 @@
 """A number in prose is printed or asserted by a cell of its page, or its paragraph names the source.
 
-Looked at are numbers with three digits or more behind the leading zeros, with a decimal point or from 10,000 on. Formulas,
-code, links and the names of labels are left out: what stands in a formula is worked out before the reader's eyes.
+Looked at are numbers with three digits or more behind the leading zeros, with a decimal point or from 10,000 on.
+Formulas, code, links and the names of labels are left out: what stands in a formula is worked out on the page.
 """
 
 import re

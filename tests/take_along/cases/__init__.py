@@ -1,0 +1,1 @@
+"""How each file of chapters/take_along is called, and what the library answers."""
