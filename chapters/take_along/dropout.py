@@ -5,19 +5,19 @@ from torch import nn
 class Dropout(nn.Module):
     """Each entry is 0 with probability p, and divided by 1 - p otherwise.
 
-    axes: how many axes in front have masks of their own; None for all. axes=1 drops
+    front: how many axes in front have masks of their own; None for all. front=1 drops
     whole examples: "drop path", for the output of a sublayer.
     """
 
-    def __init__(self, p, axes=None):
+    def __init__(self, p, front=None):
         super().__init__()
-        self.p, self.axes = p, axes
+        self.p, self.front = p, front
 
     def forward(self, X):
         if not self.training or self.p == 0:
             return X
-        axes = X.dim() if self.axes is None else self.axes
-        shape = X.shape[:axes] + (1,) * (X.dim() - axes)
+        front = X.dim() if self.front is None else self.front
+        shape = X.shape[:front] + (1,) * (X.dim() - front)
         keep = torch.rand(shape, device=X.device) >= self.p
         return torch.where(keep, X / (1 - self.p), 0)
 

@@ -4,7 +4,7 @@
 def example(own):
     import torch
 
-    entry, path, attend = own.Dropout(0.3), own.Dropout(0.5, axes=1), own.Attention(0.4)
+    entry, path, attend = own.Dropout(0.3), own.Dropout(0.5, front=1), own.Attention(0.4)
     generator = torch.Generator().manual_seed(1)
     rows = [torch.randn(4, 3, 5, generator=generator) for _ in range(3)]
 

@@ -32,9 +32,9 @@ def library(own, function, arguments):
     steps = np.arange(1, 41)
     half = 0.02 + 0.18 * np.cos(np.pi * np.maximum(steps - 8, 0) / 64) ** 2
     rates = (
-        np.array([warmup(s, 16, 8, 0.5) for s in steps]),
+        np.array([warmup(s, 16, 8, 0.5) for s in steps.tolist()]),
         np.where(steps < 8, 0.025 * steps, half),
-        np.array([warmup_stable_decay(s, 0.2, 8, 12, 40) for s in steps]),
+        np.array([warmup_stable_decay(s, 0.2, 8, 12, 40) for s in steps.tolist()]),
     )
     clipped = []
     for limit in (0.5, 50.0):
