@@ -49,6 +49,11 @@ MIXERS = {  # what stands in the first layer and in the second
     "delta + window": ("delta", "window"),
     "delta + softmax": ("delta", "softmax"),
 }
+TURNED = {  # the other order, and linear attention in a hybrid; `attnmath.tuned_recall` trains them
+    "softmax + delta": ("softmax", "delta"),
+    "linear + softmax": ("linear", "softmax"),
+    "softmax + linear": ("softmax", "linear"),
+}
 WHOLE_LAYERS = {"mamba-2": "mamba2", "s4d": "s4d"}  # not cores: their names in `memory_tasks`
 
 
@@ -167,15 +172,15 @@ def parts(mixer: str) -> dict:
 
     Parameters
     ----------
-    mixer : one of MIXERS.
+    mixer : one of MIXERS or of TURNED.
 
     Examples
     --------
     >>> sorted(parts("delta"))
     ['attend', 'attention', 'feed_forward', 'join']
     """
-    _require.choice("mixer", mixer, tuple(MIXERS))
-    names, found = MIXERS[mixer], cores()
+    _require.choice("mixer", mixer, (*MIXERS, *TURNED))
+    names, found = (MIXERS | TURNED)[mixer], cores()
     options = {"join": partial(at.sublayer, norm=at.rms_norm, norm_first=True), "feed_forward": at.feed_forward}
     if mixer == "experts":
         network = partial(at.mixture_of_experts, experts=EXPERTS, top=TOP, expert=at.feed_forward)
@@ -302,13 +307,13 @@ def _corpus():
     return lm.Task(lm.Config(vocabulary=VOCABULARY["text"], context=LENGTH["text"]))
 
 
-def _stepping(model, draw, total):
+def _stepping(model, draw, total, rate=RATE):
     """``take(step)`` takes one step of the training and returns its loss."""
-    adam = torch.optim.Adam(model.parameters(), RATE, fused=True)
+    adam = torch.optim.Adam(model.parameters(), rate, fused=True)
 
     def take(step):
         for group in adam.param_groups:
-            group["lr"] = RATE * min((step + 1) / 50, (total - step) / (total / 2), 1)
+            group["lr"] = rate * min((step + 1) / 50, (total - step) / (total / 2), 1)
         ids, targets = draw()
         loss = F.cross_entropy(model(ids)[targets >= 0], targets[targets >= 0])
         adam.zero_grad()

@@ -13,6 +13,7 @@ SLOW = (
     "attnmath.torch.checkpoint",
     "attnmath.memory_tasks",
     "attnmath.side_by_side",
+    "attnmath.tuned_recall",
 )  # they import what takes seconds
 
 
