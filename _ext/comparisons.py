@@ -12,6 +12,12 @@ DATA = re.compile(r'<script type="application/json" class="comparison-data">(.*?
 HEAD = "| Rival | Settings tried | Chosen | Mean of the test (least to most) |\n|---|---|---|---|"
 
 
+def title(root: Path, page: str) -> str:
+    """The heading of a page; a link in its place would leave its path in the list of contents."""
+    cells = json.loads((root / f"{page}.ipynb").read_text(encoding="utf-8"))["cells"]
+    return next(line[2:].strip() for line in "".join(cells[0]["source"]).split("\n") if line.startswith("# "))
+
+
 def stored(root: Path) -> list[tuple[str, dict]]:
     """Each comparison of the book, with the page that makes it."""
     found = []
@@ -34,12 +40,23 @@ def write(root) -> str:
         "each of which its page speaks of.**"
     ]
     for page in dict.fromkeys(page for page, _ in every):
-        lines += ["", f"## {{doc}}`/{page}`"]
+        lines += ["", f"## {title(root, page)}", "", f"On the page {{doc}}`/{page}`."]
         for one in (one for where, one in every if where == page):
-            lines += ["", f"**{plain(one.title)}.** {plain(one.score)}; {one.better} is better. {claims(one)}"]
+            lines += [
+                "",
+                f"**{plain(capital(one.title))}.** {plain(capital(one.score))}; {one.better} is better. {claims(one)}",
+            ]
             lines += ["", HEAD, *(f"| {' | '.join(map(plain, row))} |" for row in one.rows())]
             lines += [f"\n{{.red}}\n{plain(fault)}: “{plain(one.said.get(fault, ''))}”" for fault in one.faults()]
     return "\n".join(lines) + "\n"
+
+
+def capital(text: str) -> str:
+    """
+    >>> capital("share of right answers")
+    'Share of right answers'
+    """
+    return text[:1].upper() + text[1:]
 
 
 def claims(one) -> str:
