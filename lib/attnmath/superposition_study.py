@@ -41,8 +41,11 @@ def start(d: int, units: int, generator) -> list:
     return [D.mT.clone(), torch.zeros(units), D, torch.zeros(d)]
 
 
-def train(draw, d: int, units: int, generator, *, top=None, penalty=0.0, fixed=False, steps=None, rate=RATE, longer=1):
-    """Train an autoencoder on samples: its parameters and its losses. A fixed dictionary stays as it was drawn."""
+def train(draw, d: int, units: int, generator, *, top=None, penalty=0.0, fixed=False, steps=None, plan=(RATE, STEPS)):
+    """Train an autoencoder on samples: its parameters and its losses. A fixed dictionary stays as it was drawn.
+
+    The plan is the learning rate and the steps of the whole training; ``steps`` says how many of them are taken.
+    """
     params = start(d, units, generator)
     learned = [P.requires_grad_() for i, P in enumerate(params) if i != 2 or not fixed]
 
@@ -54,8 +57,8 @@ def train(draw, d: int, units: int, generator, *, top=None, penalty=0.0, fixed=F
         Z = at.sparse_code(X - c, E, a)
         return (Z @ at.unit_norm(D) + c - X).square().mean() + penalty * Z.sum(-1).mean() / d
 
-    plan = longer * STEPS
-    losses = descend(learned, loss, plan if steps is None else steps, rate, plan=plan)
+    rate, whole = plan
+    losses = descend(learned, loss, whole if steps is None else steps, rate, plan=whole)
     return [P.detach() for P in params], losses
 
 
@@ -172,7 +175,7 @@ def dictionary(kind: str, seed: int, steps: int | None = None, rate: float = RAT
     generator = torch.Generator().manual_seed(seed)
     options = {"penalty": PENALTY} if kind == "penalty" else {"top": TOP, "fixed": kind == "random"}
     draw = lambda n: flat[torch.randint(len(flat), (n,), generator=generator)]  # noqa: E731
-    return train(draw, flat.shape[-1], DICTIONARY, generator, steps=steps, rate=rate, longer=longer, **options)
+    return train(draw, flat.shape[-1], DICTIONARY, generator, steps=steps, plan=(rate, longer * STEPS), **options)
 
 
 def judged(kind: str, seed: int, part: str, rate: float = RATE) -> dict:
@@ -263,11 +266,11 @@ def tuned_known(present: float, top: int, longer: bool = False) -> dict:
 
     What chooses is what nobody has on a real model: how near the units are to the true directions.
     """
-    sweep = swept(lambda rate: known(present, CHOOSING, top, rate=rate)["found"])
+    sweep = swept(lambda rate: known(present, CHOOSING, top, plan=(rate, STEPS))["found"])
     rate = chosen(sweep)
     found = {"tried": [[{"rate": rate}, [score]] for rate, score in sweep]}
-    found["test"] = [known(present, seed, top, rate=rate) for seed in SEEDS]
-    return found | ({"longer": known(present, 1, top, rate=rate, longer=LONGER)} if longer else {})
+    found["test"] = [known(present, seed, top, plan=(rate, STEPS)) for seed in SEEDS]
+    return found | ({"longer": known(present, 1, top, plan=(rate, LONGER * STEPS))} if longer else {})
 
 
 def tuned(kind: str) -> dict:

@@ -184,7 +184,7 @@ def test_the_steering_of_the_record_is_that_of_today():
     v = probes.mean_difference(X.reshape(-1, X.shape[-1]), study.properties(fit)["next starts"].ravel())
     starts = np.array([text[:1] in " \n" for text in study._tokens()])
     for strength in (-2, 0, 2):
-        got = study.said(probes.steered(Y, v, np.float32(strength)), ids, 2, starts)
+        got = study.said(probes.steered(Y, v, float(strength)), ids, 2, starts)
         compare(got, want["next starts"][study.STRENGTHS.index(strength)], name=f"strength {strength}", atol=2e-3)
     plain = study.loss(study.onward(Y, 2), ids)
     assert abs(want["random"][0][study.STRENGTHS.index(0)][1] - plain) < 2e-3

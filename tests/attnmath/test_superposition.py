@@ -130,7 +130,7 @@ def test_the_best_of_a_sweep_begins_as_today():
     one = record()["sweeps"]["known 0.2 4"]
     rate = study.chosen([[setting["rate"], score[0]] for setting, score in one["tried"]])
     assert rate == 0.11
-    found = study.known(0.2, 1, 4, steps=study.FIRST, rate=rate)
+    found = study.known(0.2, 1, 4, steps=study.FIRST, plan=(rate, study.STEPS))
     compare(found["first"], one["test"][0]["first"], name="losses", atol=2e-4)
 
 
