@@ -47,7 +47,7 @@ def write(root) -> str:
                 f"**{plain(capital(one.title))}.** {plain(capital(one.score))}; {one.better} is better. {claims(one)}",
             ]
             lines += ["", HEAD, *(f"| {' | '.join(map(plain, row))} |" for row in one.rows())]
-            lines += [f"\n{{.red}}\n{plain(fault)}: “{plain(one.said.get(fault, ''))}”" for fault in one.faults()]
+            lines += [f"\n{{.red}}\n{plain(fault)}: “{one.said.get(fault, '')}”" for fault in one.faults()]
     return "\n".join(lines) + "\n"
 
 

@@ -10,8 +10,8 @@ def attention(Q, K, V, mask=None):
     S = Q @ K.swapaxes(-1, -2) * scale
     if mask is not None:
         S = np.where(mask, S, -np.inf)
-    P = np.exp(S - S.max(-1, keepdims=True))
-    P /= P.sum(-1, keepdims=True)
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    P = E / E.sum(axis=-1, keepdims=True)
 
     def gradient(dO):  # of the loss, as O has it: gives those of Q, K and V
         dV = P.swapaxes(-1, -2) @ dO

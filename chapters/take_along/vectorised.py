@@ -20,8 +20,8 @@ def attention(Q, K, V, mask=None):
     O = P @ V
 
     def backward(dO):
-        dV = np.swapaxes(P, -1, -2) @ dO
         dP = dO @ np.swapaxes(V, -1, -2)
+        dV = np.swapaxes(P, -1, -2) @ dO
         dS = P * (dP - (dO * O).sum(axis=-1, keepdims=True))  # rows sum to 0
         return dS @ K * scale, np.swapaxes(dS, -1, -2) @ Q * scale, dV
 
