@@ -167,7 +167,7 @@ class Comparison:
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         text = json.dumps(self.data(), separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
-        heads = ("", "settings tried", "chosen", f"{self.score}: mean (least to most)")
+        heads = ("rival", "settings tried", "chosen", f"{self.score}: mean (least to most)")
         cells = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self.rows()]
         table = "".join(f"<tr>{row}</tr>" for row in cells)
         head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in heads)
