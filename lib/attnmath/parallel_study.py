@@ -18,10 +18,7 @@ from attnmath.torch.residuals import normalise
 from attnmath.torch.transformer import token_embedding
 
 STEPS, SEEDS = 400, (1, 2, 3)
-RATES = {
-    "serial": (3e-3, 1e-2, 3e-2),
-    "parallel": (3e-3, 1e-2, 3e-2, 1e-1),
-}  # with the first seed, until the best is inside
+RATES = dict.fromkeys(("serial", "parallel"), (3e-3, 1e-2, 3e-2, 1e-1))  # with the first seed
 CHOSEN = {"serial": 1e-2, "parallel": 3e-2}  # the best on the validation text; here all seeds are run
 CONFIG = replace(lm.PRESETS["book"], epochs=1, steps=STEPS)
 DOCUMENTS = 60  # of the test text, for the trained model
