@@ -25,19 +25,19 @@ def record():
 # scores and texts
 
 
+def behind_earlier(ids, P, head):
+    """By loops over texts, rows and keys: a row's weights on what stands behind its token's earlier occurrences."""
+    for text, weights in zip(ids, P[:, head], strict=True):
+        for i in range(text.size):
+            keys = [j for j in range(1, i + 1) if text[j - 1] == text[i]]
+            if keys:
+                yield weights[i, keys]
+
+
 @pytest.mark.claim("eq:induction-score")
 def test_the_score_is_a_mean_over_tokens_that_came_before(rng):
-    """Against loops over texts, rows and keys."""
     ids, P = rng.integers(0, 4, (3, 9)), rng.random((3, 2, 9, 9))
-    want = []
-    for a in range(2):
-        found = []
-        for text, weights in zip(ids, P[:, a], strict=True):
-            for i in range(9):
-                keys = [j for j in range(1, i + 1) if text[j - 1] == text[i]]
-                if keys:
-                    found.append(weights[i, keys].sum())
-        want.append(np.mean(found))
+    want = [np.mean([weights.sum() for weights in behind_earlier(ids, P, a)]) for a in range(2)]
     compare(induction.induction_score(P, ids), want, name="the score")
     compare(induction.induction_score(P[0], ids[:1]), induction.induction_score(P[:1], ids[:1]), name="one text")
 
@@ -46,15 +46,8 @@ def test_the_score_is_split_by_occurrence(rng):
     """Against loops; and the parts add up to the score of the rows that they are taken from."""
     ids, P = rng.integers(0, 4, (3, 9)), rng.random((3, 2, 9, 9))
     for count in (1, 2, 3):
-        want = []
-        for a in range(2):
-            found = []
-            for text, weights in zip(ids, P[:, a], strict=True):
-                for i in range(9):
-                    keys = [j for j in range(1, i + 1) if text[j - 1] == text[i]]
-                    if len(keys) == count:
-                        found.append(weights[i, keys])
-            want.append(np.mean(found, 0))
+        rows = [[weights for weights in behind_earlier(ids, P, a) if weights.size == count] for a in range(2)]
+        want = [np.mean(found, 0) for found in rows]
         compare(induction.occurrence_scores(P, ids, count), want, name=f"{count} occurrences")
     text = np.array([[0, 5, 6, 5, 7, 5, 6]])
     P = rng.random((1, 2, 7, 7))
