@@ -3,16 +3,16 @@ from torch import nn
 
 
 class FeedForward(nn.Module):
-    """The plain network of BERT and GPT-2: widen, bend, narrow; each row by itself."""
+    """Widen, bend, narrow; each row by itself. BERT bends by GELU, GPT-2 by its "tanh"."""
 
-    def __init__(self, d, f=None, dropout=0.0):
+    def __init__(self, d, f=None, dropout=0.0, approximate="none"):
         super().__init__()
         f = 4 * d if f is None else f
         self.up, self.down = nn.Linear(d, f), nn.Linear(f, d)
-        self.drop = nn.Dropout(dropout)
+        self.drop, self.gelu = nn.Dropout(dropout), nn.GELU(approximate)
 
     def forward(self, X):  # (..., d)
-        return self.down(self.drop(F.gelu(self.up(X))))
+        return self.down(self.drop(self.gelu(self.up(X))))
 
 
 class GatedFeedForward(nn.Module):
