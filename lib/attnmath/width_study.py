@@ -26,10 +26,14 @@ SEEDS = (1, 2, 3)
 WIDTHS = (32, 64, 128, 256)
 STEPS, RISE = 200, 20  # all steps, and those of the rise
 RATES = {  # of each width, as exponents of 2
-    "standard": {32: range(-8, -3), 64: range(-8, -4), 128: range(-9, -5), 256: range(-9, -5)},
+    "standard": {32: range(-8, -3), 64: range(-8, -4), 128: range(-9, -5), 256: range(-10, -5)},
     "mup": {64: range(-8, -4), 128: range(-8, -4), 256: range(-7, -4)},  # at 32 the rules agree
 }
-PEAKS, LONG, FALL, EVERY = range(-7, -3), 400, 80, 40  # for the schedules: their rates, steps, steps of the fall
+TESTED = (  # the rate of the narrow model with both rules, and the best of the widest model under the standard one
+    *(("standard", d, e) for d, e in ((32, -6), (256, -6), (256, -8))),
+    *(("mup", d, -6) for d in (64, 128, 256)),
+)
+PEAKS, LONG, FALL, EVERY = range(-8, -3), 400, 80, 40  # for the schedules: their rates, steps, steps of the fall
 POOL, READY, TRIED = 256, (0, 50, 100, 200, 400), 200  # windows; steps before the noise is measured, or steps tried
 DRAWS, BATCHES, LENGTHS = 8, (4, 16, 64), tuple(0.1 * 2**i for i in range(9))  # repetitions; windows; of the steps
 FIRST = 4  # losses that a test repeats
@@ -91,10 +95,21 @@ def held_out(model, part: int = 1) -> float:
 
 def wide(rule: str, d: int, exponent: int, seed: int) -> dict:
     """One run of the comparison of widths: the validation loss after all steps."""
+    model, losses = whole_run(rule, d, exponent, seed)
+    return {"first": [round(value, 5) for value in losses[:FIRST]], "loss": held_out(model)}
+
+
+def tested(rule: str, d: int, exponent: int, seed: int) -> float:
+    """The test loss of such a run, of a rate that the validation loss chose."""
+    return held_out(whole_run(rule, d, exponent, seed)[0], 2)
+
+
+def whole_run(rule: str, d: int, exponent: int, seed: int) -> tuple[ScaledDecoder, list[float]]:
+    """The model after all steps, and the losses of the steps."""
     model = network(d, rule, seed)
     run = training(model, lambda s: rise_and_cosine(s, 2.0**exponent, RISE, STEPS), seed)
     losses = [next(run) for _ in range(STEPS)]
-    return {"first": [round(value, 5) for value in losses[:FIRST]], "loss": held_out(model)}
+    return model, losses
 
 
 def scheduled(name: str, exponent: int, seed: int) -> dict:
@@ -178,16 +193,19 @@ def _plan():
         "schedules": (scheduled, [(name, e, seed) for name in SCHEDULES for e in PEAKS for seed in SEEDS]),
         "noise": (noisy, [(seed,) for seed in SEEDS]),
         "widths": (wide, [(*one, seed) for seed in SEEDS for one in settings]),
+        "tests": (tested, [(*one, seed) for one in TESTED for seed in SEEDS]),
     }
     return {part: {" ".join(map(str, one)): partial(f, *one) for one in all_} for part, (f, all_) in many.items()}
 
 
 def _told(found):
+    if isinstance(found, float):
+        return found
     return found["loss"] if "loss" in found else [one["scale"] for one in found.values()]
 
 
 FILE = "chapters/08_at_work/width_and_schedules.json"
-STUDY = Study("attnmath.width_study", FILE, ("schedules", "noise", "widths"), _plan, _told)
+STUDY = Study("attnmath.width_study", FILE, ("schedules", "noise", "widths", "tests"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

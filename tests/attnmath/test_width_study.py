@@ -53,7 +53,8 @@ def test_a_gain_is_the_fall_of_the_loss_and_leaves_the_model_as_it_was(rng):
 def test_rates_of_the_comparison_are_those_that_the_plan_trains():
     names = study._plan()["widths"]
     assert "mup 256 -5 2" in names and "standard 256 -9 1" in names and not any("mup 32 " in name for name in names)
-    assert len(names) == 3 * (5 + 4 + 4 + 4 + 4 + 4 + 3)
+    assert len(names) == 3 * (5 + 4 + 4 + 5 + 4 + 4 + 3)
+    assert {name.rpartition(" ")[0] for name in study._plan()["tests"]} < {name.rpartition(" ")[0] for name in names}
 
 
 def test_the_committed_record_is_whole():
