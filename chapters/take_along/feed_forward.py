@@ -3,7 +3,7 @@ from torch import nn
 
 
 class FeedForward(nn.Module):
-    """Widen, bend, narrow; each row by itself. BERT bends by GELU, GPT-2 by its "tanh"."""
+    """Widen, bend, narrow; each row by itself. GPT-2 takes approximate="tanh"."""
 
     def __init__(self, d, f=None, dropout=0.0, approximate="none"):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Both networks on the same rows."""
+"""All three networks on the same rows."""
 
 from tests.take_along.params import affine, scattered
 
@@ -6,20 +6,22 @@ from tests.take_along.params import affine, scattered
 def example(own):
     import torch
 
-    plain, gated = scattered(own.FeedForward(6)), scattered(own.GatedFeedForward(6))
+    nets = own.FeedForward(6), own.FeedForward(6, approximate="tanh"), own.GatedFeedForward(6)
+    nets = [scattered(net) for net in nets]
 
-    def both(X):
-        return plain(X), gated(X)
+    def all_three(X):
+        return tuple(net(X) for net in nets)
 
-    both.networks = plain, gated
-    return both, (torch.randn(2, 3, 6),)
+    all_three.networks = nets
+    return all_three, (torch.randn(2, 3, 6),)
 
 
 def library(own, function, arguments):
     import attnmath.torch as at
 
-    plain, gated = function.networks
+    *plain, gated = function.networks
     assert gated.up.weight.shape == (16, 6)
-    plain = {"up": affine(plain.up), "down": affine(plain.down)}
+    bert, gpt2 = ({"up": affine(net.up), "down": affine(net.down)} for net in plain)
     gated = {name: affine(getattr(gated, name)) for name in ("gate", "up", "down")}
-    return at.feed_forward(*arguments, plain), at.gated_feed_forward(*arguments, gated)
+    X = arguments[0]
+    return at.feed_forward(X, bert), at.feed_forward(X, gpt2, at.gelu_tanh), at.gated_feed_forward(X, gated)
