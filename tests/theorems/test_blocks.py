@@ -385,7 +385,11 @@ def test_the_bounds_are_attained_and_do_not_widen_with_depth(L, size, c):
         assert (1 + c / L) ** L <= math.exp(c)
         assert (1 - c / L) ** L >= math.exp(-c / (1 - c / L)) * (1 - 1e-9)
     if 2 * c <= L:
-        assert (1 - c / L) ** L >= math.exp(-2 * c) * (1 - 1e-9)
+        assert (1 - c / L) ** L >= 4**-c * (1 - 1e-9)
+    c = L / 2
+    assert math.isclose((1 - c / L) ** L, 4**-c), "attained at the depth 2 c"
+    c = min(c, 5)
+    assert (1 + c / 1e6) ** 1e6 > 0.999 * math.exp(c), "and e^c in the limit"
 
 
 @pytest.mark.claim("thm-residual-gradient")
