@@ -1,7 +1,8 @@
 """A language model learns to see: ``python -m attnmath.flamingo_study OUT.json`` trains and measures.
 
 A small language model reads sentences about one to three digits. Then it is frozen, and gated layers and an encoder of
-pictures learn to caption strips of handwritten digits. Other runs start or train otherwise, for as many steps.
+pictures learn to caption strips of handwritten digits. Other runs start or train otherwise, for as many steps. The rate
+of three of them is chosen on strips by the writers of the validation.
 """
 
 import sys
@@ -32,7 +33,7 @@ ROWS = SIDE * SIDE * SLOTS // PATCH**2  # of features that a picture has
 READING, LOOKING, BATCH = 3000, 800, 32  # steps of the language model, of the gated layers
 RATE, OPEN = 3e-3, 20.0  # tanh(20) is 1 in float32, and its slope is 0
 EVERY, TESTED = 100, 400  # steps between two looks at a run; test pictures of each kind
-SEEDS, FIRST = (1, 2, 3), 4
+SEEDS, FIRST, TRIED = (1, 2, 3), 4, 0  # the last is the seed with which rates are compared
 SHOWN = 6  # test strips whose captions are written down
 KINDS = {"trained": False, "kept": True}  # combinations of digits
 RUNS = {  # which language model it begins with, whether that learns, and the gates at the start
@@ -41,6 +42,8 @@ RUNS = {  # which language model it begins with, whether that learns, and the ga
     "all": (True, True, 0.0),
     "nothing": (False, True, 0.0),
 }
+RATES = {"frozen": (1e-3, RATE, 1e-2), "open": (1e-3, RATE, 1e-2, 3e-2), "all": (3e-4, 1e-3, RATE)}  # that are tried
+CHOSEN = {"frozen": RATE, "open": 1e-2, "all": 1e-3}  # the best for questions that no caption asked
 
 
 def held_out(row) -> bool:
@@ -239,11 +242,11 @@ def texts(model) -> dict:
     return {ask: float(loss(model, reading(np.random.default_rng(50), 1000, (ask,)))) for ask in ASKS}
 
 
-def told(model) -> dict:
+def told(model, seed: int = 90) -> dict:
     """The shares of right answers to sentences without pictures that list their digits, trained and kept ones."""
     found = {}
     for name, kept in KINDS.items():
-        rows = [combination(np.random.default_rng([90, i]), kept) for i in range(TESTED)]
+        rows = [combination(np.random.default_rng([seed, i]), kept) for i in range(TESTED)]
         found[name] = answers(model, [sentence(row, "sum")[1 : len(row) + 5] for row in rows], rows)
     return found
 
@@ -276,12 +279,10 @@ def looked(model) -> dict:
     return {"slots": found, "says": [" ".join(words) for words in says]}
 
 
-def run(name: str, seed: int) -> dict:
-    """Train one model and measure it."""
-    began = time.process_time()
+def trained(name: str, seed: int, rate: float) -> tuple[Seer, list[float], list]:
+    """One model after its training, its losses, and what was seen on the way: loss of validation, and gates."""
     model, parameters = start(name, seed)
     rng, curve = np.random.default_rng(1000 + seed), []
-    before = texts(model)
     X, rows = strips(np.random.default_rng(80), 300, digits().validation)
     ids = encoded([sentence(row, "sum") for row in rows], SENTENCE)
 
@@ -290,10 +291,43 @@ def run(name: str, seed: int) -> dict:
         curve.append([step, round(float(loss(model, ids, model.features(X))), 4), *model.gates()])
 
     look(0)
-    losses = descend(parameters, lambda: caption_loss(model, rng), LOOKING, RATE, look=look, every=EVERY)
+    losses = descend(parameters, lambda: caption_loss(model, rng), LOOKING, rate, look=look, every=EVERY)
+    return model, losses, curve
+
+
+def tried(name: str, rate: float) -> dict:
+    """What a rate gives on strips by the writers of the validation, and on sentences of its own."""
+    model, _, curve = trained(name, TRIED, rate)
+    X, rows = strips(np.random.default_rng(70), TESTED, digits().validation)
+    with torch.no_grad():
+        found = {"loss": curve[-1][1], "captions": captions(model, model.features(X), rows)}
+    return found | ({"told": told(model, 95)["trained"]} if RUNS[name][1] else {})
+
+
+def unasked(found: dict) -> float:
+    """Of `captions`, the share of right answers to the questions that no caption of the training asked.
+
+    Examples
+    --------
+    >>> unasked({"sum": 0.8, "largest": 0.5, "backwards": 0.25})
+    0.375
+    """
+    return (found["largest"] + found["backwards"]) / 2
+
+
+def best(sweep: dict, name: str) -> float:
+    """The rate of a rival with most right answers to these questions, the smallest of equals."""
+    return max(sorted(RATES[name]), key=lambda rate: unasked(sweep[f"{name} {rate:g}"]["captions"]))
+
+
+def run(name: str, seed: int, rate: float = RATE) -> dict:
+    """Train one model and measure it."""
+    began = time.process_time()
+    before = texts(start(name, seed)[0])
+    model, losses, curve = trained(name, seed, rate)
     return {
         "first": [round(value, 5) for value in losses[:FIRST]],
-        "trained": sum(P.numel() for P in parameters),
+        "trained": sum(P.numel() for P in model.parameters() if P.requires_grad),
         "curve": curve,
         "texts before": before,
         "texts": texts(model),
@@ -312,15 +346,20 @@ def blind() -> dict:
 
 def _plan():
     runs = {f"{name} {seed}": partial(run, name, seed) for seed in SEEDS for name in RUNS}
-    return {"runs": {"blind": blind} | runs}
+    tuned = [(name, rate, seed) for name, rate in CHOSEN.items() if rate != RATE for seed in SEEDS]
+    return {
+        "runs": {"blind": blind} | runs,
+        "sweep": {f"{name} {rate:g}": partial(tried, name, rate) for name in RATES for rate in RATES[name]},
+        "tuned": {f"{name} {rate:g} {seed}": partial(run, name, seed, rate) for name, rate, seed in tuned},
+    }
 
 
 def _told(found):
-    return found["captions"]["trained"]
+    return found["captions"].get("trained", found["captions"])
 
 
 FILE = "chapters/08_at_work/gated_cross_attention.json"
-STUDY = Study("attnmath.flamingo_study", FILE, ("runs",), _plan, _told)
+STUDY = Study("attnmath.flamingo_study", FILE, ("runs", "sweep", "tuned"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

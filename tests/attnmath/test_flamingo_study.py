@@ -79,11 +79,24 @@ def test_a_loss_counts_words_and_no_padding():
 
 def test_the_committed_record_is_whole():
     record = json.loads(RECORD.read_text())
-    assert study.record(record["runs"]) == record
-    assert list(record["runs"]) == ["blind", *(f"{name} {seed}" for seed in study.SEEDS for name in study.RUNS)]
-    for name, one in record["runs"].items():
+    runs, sweep, tuned = (record[name] for name in ("runs", "sweep", "tuned"))
+    assert study.record(runs, sweep, tuned) == record
+    assert list(runs) == ["blind", *(f"{name} {seed}" for seed in study.SEEDS for name in study.RUNS)]
+    for name, one in runs.items():
         if name.startswith(("frozen", "open")):
-            assert one["texts"] == one["texts before"] == record["runs"]["blind"]["texts"], "exactly"
+            assert one["texts"] == one["texts before"] == runs["blind"]["texts"], "exactly"
+    for name, one in tuned.items():
+        assert (one["texts"] == one["texts before"]) == name.startswith("open"), "exactly"
+    assert list(sweep) == [f"{name} {rate:g}" for name, rates in study.RATES.items() for rate in rates]
+    other = [(name, rate) for name, rate in study.CHOSEN.items() if rate != study.RATE]
+    assert list(tuned) == [f"{name} {rate:g} {seed}" for name, rate in other for seed in study.SEEDS]
+
+
+def test_the_chosen_rates_are_the_best_of_the_sweep_and_no_end_of_it():
+    sweep = json.loads(RECORD.read_text())["sweep"]
+    for name, rates in study.RATES.items():
+        assert study.best(sweep, name) == study.CHOSEN[name] not in (min(rates), max(rates))
+        assert max(rates) >= 9.99 * min(rates)
 
 
 @pytest.mark.slow

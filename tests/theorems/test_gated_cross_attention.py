@@ -97,6 +97,9 @@ def test_with_the_output_closed_too_nothing_can_ever_open(rng):
     _, vjp = an.flamingo(ids, memory, params, HEADS)
     dgate = vjp(rng.standard_normal(Z.shape))[1]["gated"]["0"]["cross_attention_norm"]["gate"]
     assert dgate.any(), "one weight is enough to open the gate"
+    params["gated"]["1"]["feed_forward"]["down"]["bias"][0] = 1e-3
+    dgate = an.flamingo(ids, memory, params, HEADS)[1](rng.standard_normal(Z.shape))[1]["gated"]["1"]
+    assert dgate["feed_forward_norm"]["gate"].any(), "and so is one number of the bias"
 
 
 def ids_(ids):
