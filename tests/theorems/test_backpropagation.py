@@ -56,6 +56,15 @@ def test_two_keys_attain_the_bound(seed, spread):
 
 
 @pytest.mark.claim("lem-score-blame")
+def test_a_largest_weight_below_one_half_does_not_bound_the_blame():
+    """Part 3 needs a weight of one half: here the largest is 0.4, and the blame is more than 2 p (1 - p) R."""
+    P, vjp = an.softmax(np.log([0.4, 0.1, 0.4, 0.1]))
+    size = np.abs(vjp(np.array([1.0, 1, 0, 0]))).sum()
+    compare(size, 0.5, name="half of the range", atol=1e-12)
+    assert size > 2 * P.max() * (1 - P.max()) + 0.01
+
+
+@pytest.mark.claim("lem-score-blame")
 def test_without_the_row_sum_of_one_the_zero_sum_fails(rng):
     P, x = 1 / (1 + np.exp(-rng.standard_normal((3, 5)))), rng.standard_normal((3, 5))
     assert (np.abs((P * (1 - P) * x).sum(-1)) > 1e-3).all()

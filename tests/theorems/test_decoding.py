@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from attnmath.check import compare
 from attnmath.decoding import beam_search, greedy
 
 pytestmark = pytest.mark.filterwarnings("ignore:divide by zero")
@@ -92,6 +93,17 @@ def test_the_two_ends_of_a_beam(rng):
         assert one[0] == plain[0] and np.isclose(one[1], plain[1])
         better += plain[0] != exact[0]
     assert better > 5
+
+
+@pytest.mark.claim("lem-beam")
+@pytest.mark.parametrize("t", [2, 3, 6])
+def test_in_two_steps_a_width_of_one_less_can_lose_the_best(t):
+    """The least probable first token is the only one that is followed by a certain one."""
+    first = np.full(t, 1 / t) + 1e-3 * (np.arange(t) == 0) - 1e-3 * (np.arange(t) == t - 1)
+    step = two_steps(first, [np.full(t, 1 / t)] * (t - 1) + [np.eye(t)[0]])
+    wide, narrow = (np.exp(beam_search(step, 99, t, 1, w, 2)[1][0]) for w in (t, t - 1))
+    compare(wide, 1 / t - 1e-3, name="a width of t", atol=1e-12)
+    compare(narrow, (1 / t + 1e-3) / t, name="a width of t - 1", atol=1e-12)
 
 
 @pytest.mark.claim("lem-beam")

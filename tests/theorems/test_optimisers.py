@@ -249,3 +249,13 @@ def test_clipping_is_the_nearest_point_of_the_ball(seed, n, c):
     assert (distance >= np.linalg.norm(g - p) - 1e-12).all()
     assert np.linalg.norm(p - q) <= np.linalg.norm(g - h) + 1e-12
     compare(p * np.linalg.norm(g), g * np.linalg.norm(p), name="the direction", atol=1e-10)
+
+
+@pytest.mark.claim("lem-clip-projection")
+@pytest.mark.parametrize("share", [0.3, 0.99])
+def test_inside_the_ball_clipping_keeps_every_distance(share, rng):
+    """So no constant below 1 would do in the place of the 1 before the distance."""
+    g, h = rng.standard_normal((2, 5))
+    g, h = (share * x / np.linalg.norm(x) for x in (g, h))
+    p, q = (an.clip_by_norm({"a": x}, 1.0)[0]["a"] for x in (g, h))
+    compare(np.linalg.norm(p - q), np.linalg.norm(g - h), name="the distance", atol=1e-12)
