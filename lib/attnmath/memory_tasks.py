@@ -1,15 +1,19 @@
-"""Recall against long memory: ``python -m attnmath.memory_tasks OUT.json`` trains small models of equal size on both.
+"""Recall against long memory: ``python -m attnmath.memory_tasks OUT.json`` tunes and tests small models on both.
 
 Three models of two layers, which differ in what mixes the rows: causal attention with rotary positions, the diagonal
 state space S4D, and Mamba-2's layer. Each has a convolution over four rows in front, and about as many parameters.
+Each is tried with six settings or seven, one seed and data that do not test choose, and three seeds are measured.
 """
 
+import math
 import sys
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 
-from attnmath import shapes
+from attnmath import _require, shapes
+from attnmath.comparisons import Rival
 from attnmath.state_shapes import mamba2_shapes
 from attnmath.study import Study
 from attnmath.tree import flatten
@@ -19,8 +23,28 @@ INNER = 37  # channels of S4D, so that the three have about as many parameters
 PAIRS, QUERIES, SYMBOLS = 16, 16, 24  # of the recall task: pairs shown, keys asked for, keys and values to draw from
 FAR, NOISE, ANSWERS = 256, 4, 4  # of the far task: tokens of a text, symbols of noise, answers to draw from
 STEPS = {"recall": 400, "digits": 300}
-SEEDS = (0, 1, 2)
+LENGTH = {"recall": 2 * PAIRS + QUERIES, "digits": 64}
+HELD = {"validation": slice(1100, 1400), "accuracy": slice(1400, None)}  # of the digits; those before them train
+KEEP = 20  # steps share one mean loss in the record
+SEEDS, TUNING = (0, 1, 2), 0  # seeds of the test, and the one that chooses
 MIXERS = ("attention", "s4d", "mamba2")
+STARTS = ("published", "adapted")  # of a state space: as published programs draw it, or as long as the text
+PUBLISHED_STEPS, PUBLISHED_RATES = (1e-3, 1e-1), (1, 16)
+RATES = dict.fromkeys(MIXERS, (3e-3, 1e-2, 3e-2))
+RATES["attention"] = (1e-3, 2e-3, 5e-3, 8e-3, 1.2e-2, 3e-2)  # it has one start, and as many settings
+FURTHER = {  # where the best was the end of its grid
+    ("recall", "s4d"): ({"rate": 6e-2, "start": "adapted"},),
+    ("digits", "mamba2"): ({"rate": 6e-2, "start": "published"},),
+}
+CHOSEN = {  # the best on the data that choose; a test holds them against the record
+    ("recall", "attention"): {"rate": 8e-3},
+    ("recall", "s4d"): {"rate": 3e-2, "start": "adapted"},
+    ("recall", "mamba2"): {"rate": 1e-2, "start": "adapted"},
+    ("digits", "attention"): {"rate": 1.2e-2},
+    ("digits", "s4d"): {"rate": 1e-2, "start": "published"},
+    ("digits", "mamba2"): {"rate": 3e-2, "start": "published"},
+}
+BEHIND = ("recall", "mamba2", {"rate": 3e-2, "start": "published"})  # the best of the other start, measured too
 
 
 def recall(rng, batch: int = BATCH, pairs: int = PAIRS):
@@ -130,13 +154,19 @@ def sizes(mixer: str, task: str) -> dict:
     return flatten(tree)
 
 
-def build(mixer: str, task: str, seed: int) -> dict:
-    """The parameters of one model, as a flat dict of float32 tensors.
+def build(mixer: str, task: str, seed: int, start: str | None = None) -> dict:
+    r"""The parameters of one model, as a flat dict of float32 tensors.
+
+    .. math:: \Delta=e^z,\ z\sim U(\log10^{-3},\log10^{-1}),\qquad r\sim U(1,16)
 
     Parameters
     ----------
     mixer, task : as in `sizes`.
     seed : of the random numbers.
+    start : how a state space forgets at first. ``"published"`` draws the steps, and Mamba-2's rates, as the published
+        programs do, by the formula. ``"adapted"`` fits them to a text of n rows: S4D draws its steps from
+        :math:`0.64/n` to :math:`32/n`, and a head of Mamba-2, whose steps lie between 0.01 and 0.5, has a half-life of
+        2 n rows. None draws steps from 0.01 to 0.5, and Mamba-2's rates from 1 to 8.
 
     Examples
     --------
@@ -166,8 +196,26 @@ def build(mixer: str, task: str, seed: int) -> dict:
             A, B = legs_diagonal(STATES)
             A = np.stack([np.log(-A[:, 0]), A[:, 1]], -1)
             value = np.broadcast_to(A if last == "A" else B, shape)
-        params[name] = torch.tensor(value, dtype=torch.float32, requires_grad=True)
-    return params
+        params[name] = value
+    if start is not None:
+        params |= _begun(mixer, params, LENGTH[task], start, np.random.default_rng([seed, MIXERS.index(mixer), 1]))
+    return {name: torch.tensor(X, dtype=torch.float32, requires_grad=True) for name, X in params.items()}
+
+
+def _begun(mixer, params, n, start, rng):
+    """The first steps of a state space, and Mamba-2's rates."""
+    _require.choice("start", start, STARTS)
+    low, high = PUBLISHED_STEPS if start == "published" else (0.01, 0.5) if mixer == "mamba2" else (0.64 / n, 32 / n)
+    begun = {}
+    for name in params:
+        if name.endswith("step"):
+            steps = np.exp(rng.uniform(math.log(low), math.log(high), params[name].shape))
+            begun[name] = np.log(steps)
+            if mixer == "mamba2":  # its steps pass through softplus, its rates through an exponential
+                rates = rng.uniform(*PUBLISHED_RATES, steps.shape)
+                rates = rates if start == "published" else math.log(2) / (2 * n * steps)
+                begun |= {name: np.log(np.expm1(steps)), name.removesuffix("step") + "rate": np.log(rates)}
+    return begun
 
 
 def mix(mixer, Z, p):
@@ -205,21 +253,36 @@ def logits(mixer, X, params):
     return at.rms_norm(H, tree["norm"]) @ tree["head"]
 
 
-def train(mixer: str, task: str, seed: int, steps: int | None = None) -> dict:
+def settings(task: str, mixer: str) -> list[dict]:
+    """What is tried for one model: learning rates, and for a state space each of them with each start.
+
+    Examples
+    --------
+    >>> [len(settings("recall", mixer)) for mixer in MIXERS]
+    [6, 7, 6]
+    """
+    _require.choice("mixer", mixer, MIXERS)
+    starts = ({},) if mixer == "attention" else [{"start": start} for start in STARTS]
+    return [{"rate": rate, **start} for start in starts for rate in RATES[mixer]] + list(FURTHER.get((task, mixer), ()))
+
+
+def train(mixer: str, task: str, seed: int, setting: Mapping, steps: int | None = None) -> dict:
     """Train one model, and measure it on what it has not seen.
 
     Parameters
     ----------
     mixer, task, seed : as in `build`.
-    steps : None takes all of STEPS.
+    setting : one of `settings`. The rate is the highest one: it rises for 50 steps and falls to 0 in the second half.
+    steps : how many are taken; None takes all of STEPS, and measures.
 
     Returns
     -------
-    A dict with the losses, one for each step, and the share of right answers at the end.
+    A dict with the first losses, means of KEEP losses each, and the shares of right answers on the data that choose
+    (``"validation"``) and on those that test (``"accuracy"``).
 
     Examples
     --------
-    >>> first = train("s4d", "recall", 0, steps=1)["losses"][0]
+    >>> first = train("s4d", "recall", 0, {"rate": 1e-2, "start": "adapted"}, steps=1)["first"][0]
     >>> bool(abs(first - np.log(SYMBOLS)) < 1)  # before it has learned anything it guesses
     True
     """
@@ -227,13 +290,13 @@ def train(mixer: str, task: str, seed: int, steps: int | None = None) -> dict:
     import torch.nn.functional as F
 
     torch.manual_seed(seed)
-    rng, params, losses = np.random.default_rng([seed, 7]), build(mixer, task, seed), []
+    rng, params, losses = np.random.default_rng([seed, 7]), build(mixer, task, seed, setting.get("start")), []
     draw, held = _data(task, rng)
-    total = STEPS[task]
-    adam = torch.optim.Adam(params.values(), RATE)
+    total, rate = STEPS[task], setting["rate"]
+    adam = torch.optim.Adam(params.values(), rate)
     for step in range(total if steps is None else steps):
         for group in adam.param_groups:
-            group["lr"] = RATE * min((step + 1) / 50, (total - step) / (total / 2), 1)
+            group["lr"] = rate * min((step + 1) / 50, (total - step) / (total / 2), 1)
         X, targets = draw()
         Z = logits(mixer, X, params)
         loss = F.cross_entropy(Z[targets >= 0], targets[targets >= 0])
@@ -242,37 +305,71 @@ def train(mixer: str, task: str, seed: int, steps: int | None = None) -> dict:
         torch.nn.utils.clip_grad_norm_(params.values(), 1.0)
         adam.step()
         losses.append(loss.item())
+    curve = [round(float(np.mean(losses[i : i + KEEP])), 4) for i in range(0, len(losses), KEEP)]
+    found = {"first": [round(x, 5) for x in losses[:4]], "curve": curve}
+    if steps is not None:
+        return found
     with torch.no_grad():
-        X, targets = held
-        right = (logits(mixer, X, params).argmax(-1) == targets)[targets >= 0].float().mean()
-    return {"losses": [round(x, 5) for x in losses], "accuracy": round(right.item(), 4)}
+        for part, (X, targets) in held.items():
+            right = (logits(mixer, X, params).argmax(-1) == targets)[targets >= 0].float().mean()
+            found[part] = round(right.item(), 4)
+    return found
 
 
 def _data(task, rng):
-    """``draw()`` gives a batch, and what is held out for measuring."""
+    """``draw()`` gives a batch, and what is held out for choosing and for measuring."""
     import torch
 
     if task == "recall":
-        held = tuple(map(torch.from_numpy, recall(np.random.default_rng(99), 256)))
+        seeds = {"validation": 98, "accuracy": 99}
+        held = {part: tuple(map(torch.from_numpy, recall(np.random.default_rng(s), 256))) for part, s in seeds.items()}
         return (lambda: tuple(map(torch.from_numpy, recall(rng)))), held
     X, targets = digits()
     order = np.random.default_rng(99).permutation(len(X))
     X, targets = torch.tensor(X[order], dtype=torch.float32), torch.tensor(targets[order])
 
     def draw():
-        rows = rng.integers(0, 1400, BATCH)
+        rows = rng.integers(0, HELD["validation"].start, BATCH)
         return X[rows], targets[rows]
 
-    return draw, (X[1400:], targets[1400:])
+    return draw, {part: (X[rows], targets[rows]) for part, rows in HELD.items()}
+
+
+def named(task: str, mixer: str, setting: Mapping, seed: int) -> str:
+    """The name of a run in the record.
+
+    Examples
+    --------
+    >>> named("recall", "s4d", {"rate": 0.005, "start": "adapted"}, 1)
+    'recall s4d 0.005 adapted 1'
+    """
+    return " ".join(
+        [task, mixer, f"{setting['rate']:g}", *([setting["start"]] if "start" in setting else []), str(seed)]
+    )
+
+
+def rival(runs: Mapping[str, Mapping], task: str, mixer: str, start: str | None = None) -> Rival:
+    """What the runs of a record say of one model, or of one of its starts: all that was tried, and the test.
+
+    Examples
+    --------
+    >>> score = {"validation": 0.5, "accuracy": 0.6}
+    >>> runs = {named("recall", "s4d", one, seed): score for one in settings("recall", "s4d") for seed in SEEDS}
+    >>> rival(runs, "recall", "s4d").test
+    [0.6, 0.6, 0.6]
+    """
+    tried = [(one, [runs[named(task, mixer, one, TUNING)]["validation"]]) for one in settings(task, mixer)]
+    tried = [(one, score) for one, score in tried if start in (None, one.get("start"))]
+    best, _ = Rival(tried).best("higher")
+    return Rival(tried, [runs[named(task, mixer, best, seed)]["accuracy"] for seed in SEEDS])
 
 
 def _plan():
-    runs = {
-        f"{task} {mixer} {seed}": partial(train, mixer, task, seed)
-        for task in STEPS
-        for mixer in MIXERS
-        for seed in SEEDS
-    }
+    every = [(task, mixer) for task in STEPS for mixer in MIXERS]
+    wanted = [(*one, setting, TUNING) for one in every for setting in settings(*one)]
+    chosen = [(*one, CHOSEN[one]) for one in every if one in CHOSEN]
+    chosen = [(*run, seed) for run in (*chosen, BEHIND) for seed in SEEDS]
+    runs = {named(t, m, setting, seed): partial(train, m, t, seed, setting) for t, m, setting, seed in wanted + chosen}
     return {"runs": runs}
 
 
@@ -281,7 +378,7 @@ STUDY = Study(
     "chapters/07_outlook/memory_tasks.json",
     ("runs",),
     _plan,
-    lambda run: run["accuracy"],
+    lambda run: (run["validation"], run["accuracy"]),
 )
 record, main = STUDY.record, STUDY.main
 
