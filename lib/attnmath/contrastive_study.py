@@ -1,7 +1,8 @@
 """What two towers learn of digits and sentences: ``python -m attnmath.contrastive_study OUT.json``.
 
 Each run is a preset of ``python -m attnmath.train clip`` with another seed. The same tower trained with labels, a
-linear classifier and support vector machines see the same pictures.
+linear classifier and support vector machines see the same pictures. The rates of the towers and of the labelled one
+are chosen on the writers of the validation.
 """
 
 import sys
@@ -31,15 +32,48 @@ RUNS = {  # the preset, and what is changed of it
     "scale 100": ("book", {"epochs": 15, "temperature": 0.01, "learned": False}),
     "batch 256": ("book", {"epochs": 15, "batch": 256, "warmup": 15}),
 }
+LABELS = "same tower, labels"
+RATE = 3e-3  # of the presets
+SCALES = ("short", "scale 1", "scale 100")
+RATES = dict.fromkeys((LABELS, "clip", *SCALES), (1e-3, RATE, 1e-2, 3e-2))  # that are tried, by one seed
+CHOSEN = dict.fromkeys(RATES, 1e-2) | {"scale 1": RATE}  # the best of them
+TRIED = 0  # the seed with which rates are compared
 BATCHES = (2, 4, 8, 16, 32, 64, 128, 256)  # of the bound, on test pictures
 DRAWS = 4096  # pairs in all, for each size of a batch
 FIRST = 4  # losses that a test repeats
 
 
-def task(name: str, seed: int) -> clip.Task:
-    """The task of one run."""
+def task(name: str, seed: int, rate: float = RATE) -> clip.Task:
+    """The task of one run, with the rate of the presets or another one."""
     preset, changed = RUNS[name]
-    return clip.Task(replace(clip.PRESETS[preset], **changed, seed=seed))
+    return clip.Task(replace(clip.PRESETS[preset], **changed, seed=seed, rate=rate))
+
+
+def fitted(one):
+    """The model of a task after its training, with its losses."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Run(one, Path(folder)).fit(10**9, progress=False)
+
+
+def tried(name: str, rate: float) -> float:
+    """The share of right answers on validation writers, with a rate: the mean over the sentences of the training."""
+    if name == LABELS:
+        one = labelled_task(TRIED, rate)
+        return round(vit.accuracy(fitted(one).model, *one.data.validation), 4)
+    one = task(name, TRIED, rate)
+    model, part = fitted(one).model, one.part("validation")
+    return round(float(np.mean([clip.accuracy(model, part, pattern) for pattern in one.patterns])), 4)
+
+
+def best(swept: dict) -> float:
+    """The rate with the best score, the smallest of equals.
+
+    Examples
+    --------
+    >>> best({"0.001": 0.8, "0.003": 0.9, "0.01": 0.9})
+    0.003
+    """
+    return float(max(sorted(swept, key=float), key=swept.get))
 
 
 def fresh_losses(model, seed: int = 0) -> list[float]:
@@ -78,11 +112,10 @@ def retrieval(S, y) -> dict:
     return {"sentences": recalls(S, fits), "pictures": recalls(S.T, fits.T)}
 
 
-def run(name: str, seed: int) -> dict:
+def run(name: str, seed: int, rate: float = RATE) -> dict:
     """Train one model and measure it."""
-    began, one = time.process_time(), task(name, seed)
-    with tempfile.TemporaryDirectory() as folder:
-        found = Run(one, Path(folder)).fit(10**9, progress=False)
+    began, one = time.process_time(), task(name, seed, rate)
+    found = fitted(one)
     model, shown, test = found.model, one.config.shown, one.part("test")
     everything = clip.classes(shown)
     held = np.isin(np.arange(len(everything)), [10 * a + b for a, b in captions.HELD_PAIRS]) & (shown == 2)
@@ -110,13 +143,16 @@ def run(name: str, seed: int) -> dict:
     return record | {"seconds": round(time.process_time() - began, 1)}
 
 
-def labelled(seed: int) -> dict:
-    """The same picture tower trained with labels instead of sentences."""
+def labelled_task(seed: int, rate: float) -> vit.Task:
+    """The same picture tower, with labels instead of sentences."""
     sizes = {name: getattr(clip.PRESETS["book"], name) for name in ("size", "d", "heads", "f", "layers", "epochs")}
-    one = vit.Task(vit.Config(**sizes, seed=seed))
-    with tempfile.TemporaryDirectory() as folder:
-        found = Run(one, Path(folder)).fit(10**9, progress=False)
-    return {"test": round(vit.accuracy(found.model, *one.data.test), 4)}
+    return vit.Task(vit.Config(**sizes, seed=seed, rate=rate))
+
+
+def labelled(seed: int, rate: float = RATE) -> dict:
+    """What this tower answers on the test after its training."""
+    one = labelled_task(seed, rate)
+    return {"test": round(vit.accuracy(fitted(one).model, *one.data.test), 4)}
 
 
 def baselines() -> dict:
@@ -140,11 +176,24 @@ def baselines() -> dict:
             "test": round(float(best.score(flat[2], parts.test.y)), 4),
             "pairs": round(float((said == two.y).mean()), 4),
         }
-    return found | {"same tower, labels": {str(seed): labelled(seed) for seed in SEEDS}}
+    return found | {LABELS: {str(seed): labelled(seed) for seed in SEEDS}}
 
 
 def _plan():
-    return {"baselines": baselines, "runs": {name: partial(_seeds, name) for name in RUNS}}
+    return {
+        "baselines": baselines,
+        "runs": {name: partial(_seeds, name) for name in RUNS},
+        "sweep": {name: partial(_swept, name) for name in RATES},
+        "tuned": {name: partial(_tuned, name, rate) for name, rate in CHOSEN.items() if rate != RATE},
+    }
+
+
+def _swept(name):
+    return {f"{rate:g}": tried(name, rate) for rate in RATES[name]}
+
+
+def _tuned(name, rate):
+    return {str(seed): labelled(seed, rate) if name == LABELS else run(name, seed, rate) for seed in SEEDS}
 
 
 def _seeds(name):
@@ -152,11 +201,11 @@ def _seeds(name):
 
 
 def _told(found):
-    return [one["accuracy"] for one in found.values()]
+    return [one.get("accuracy", one) if isinstance(one, dict) else one for one in found.values()]
 
 
 FILE = "chapters/08_at_work/contrastive.json"
-STUDY = Study("attnmath.contrastive_study", FILE, ("baselines", "runs"), _plan, _told)
+STUDY = Study("attnmath.contrastive_study", FILE, ("baselines", "runs", "sweep", "tuned"), _plan, _told)
 record, main = STUDY.record, STUDY.main
 
 

@@ -55,9 +55,20 @@ def test_the_baselines_see_the_same_pictures_as_those_of_the_page_on_vision(monk
 
 def test_the_committed_record_is_whole():
     record = json.loads(RECORD.read_text())
-    assert contrastive_study.record(record["baselines"], record["runs"]) == record
+    parts = (record[name] for name in ("baselines", "runs", "sweep", "tuned"))
+    assert contrastive_study.record(*parts) == record
     assert list(record["runs"]) == list(contrastive_study.RUNS)
     assert all(list(map(int, seeds)) == list(contrastive_study.SEEDS) for seeds in record["runs"].values())
+
+
+def test_the_chosen_rates_are_the_best_of_the_sweep_and_no_end_of_it():
+    record = json.loads(RECORD.read_text())
+    for name, rates in contrastive_study.RATES.items():
+        swept = record["sweep"][name]
+        assert list(swept) == [f"{rate:g}" for rate in rates] and max(rates) >= 9.99 * min(rates)
+        assert contrastive_study.best(swept) == contrastive_study.CHOSEN[name] not in (min(rates), max(rates))
+        found = record["tuned"].get(name, record["runs"].get(name))
+        assert list(found) == [str(seed) for seed in contrastive_study.SEEDS]
 
 
 @pytest.mark.slow
