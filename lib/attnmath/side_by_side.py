@@ -1,13 +1,11 @@
-"""All attentions of Chapter 7 in one decoder: ``python -m attnmath.side_by_side OUT.json`` trains and times them.
+"""All attentions of Chapter 7 in one decoder: its models, their tasks, and what they keep, compute and take in time.
 
 Each model is `attnmath.torch.decoder_only` with two layers of width 32 and learned positions. They differ in the core
 of attention, or in the layer that stands in attention's place, or in the feed-forward network. The width of that
-network makes the numbers of parameters equal. Three tasks are those of `attnmath.memory_tasks`, and the fourth is the
-language model of `attnmath.tasks.lm`: the docstrings of NumPy and SciPy, with that task's parts and tokens.
+network makes the numbers of parameters equal. `attnmath.side_by_side_study` tunes, trains and tests them.
 """
 
 import math
-import sys
 import time
 from collections.abc import Callable
 from functools import cache, partial
@@ -17,21 +15,17 @@ import torch
 import torch.nn.functional as F
 
 import attnmath.torch as at
-from attnmath import _require, layouts, memory_tasks, shapes
-from attnmath.study import Study
-from attnmath.tasks import lm
-from attnmath.tree import flatten, unflatten
+from attnmath import _require, layouts, memory_starts, memory_tasks, shapes
+from attnmath.tree import flatten
 
 D, HEADS, LAYERS, TAPS, WIDTH = 32, 2, 2, 4, 64  # WIDTH of softmax attention's feed-forward network
 NEAR, FEATURES, EXPERTS, TOP = 4, 32, 4, 2
-RATE, SEEDS, KEEP = memory_tasks.RATE, (0, 1, 2), 20  # KEEP steps share one mean loss in the record
-STEPS = {"recall": 400, "digits": 100, "far": 200, "text": 300}
-OFFSET = {"recall": memory_tasks.SYMBOLS, "far": memory_tasks.NOISE}  # the token of the first answer
-VOCABULARY = {"recall": 2 * memory_tasks.SYMBOLS, "digits": 17, "text": 512}
-VOCABULARY["far"] = memory_tasks.NOISE + memory_tasks.ANSWERS + 1
+TASKS = ("recall", "digits")
+VOCABULARY = {"recall": 2 * memory_tasks.SYMBOLS, "digits": 17}
 PAIRS = 8  # of the recall task
-LENGTH = {"recall": 3 * PAIRS, "digits": 64, "far": memory_tasks.FAR, "text": 128}
-WINDOWS, DOCUMENTS = 8, 100  # of the text: windows in a batch, and documents that test
+LENGTH = {"recall": 3 * PAIRS, "digits": 64}
+DRAWN = 256  # texts that choose, and as many that test
+TRAINED, CHOOSING = 1200, 200  # digits that train, and that choose
 LENGTHS, TIMED_HEADS, TIMED_WIDTH = (256, 512, 1024, 2048, 4096), 4, 64
 GATES = ("decay", "rate")
 MIXERS = {  # what stands in the first layer and in the second
@@ -42,19 +36,16 @@ MIXERS = {  # what stands in the first layer and in the second
     "performer": ("performer", "performer"),
     "decay": ("decay", "decay"),
     "delta": ("delta", "delta"),
-    "gated delta": ("gated delta", "gated delta"),
     "mamba-2": ("mamba-2", "mamba-2"),
     "s4d": ("s4d", "s4d"),
     "experts": ("softmax", "softmax"),
-    "delta + window": ("delta", "window"),
     "delta + softmax": ("delta", "softmax"),
-}
-TURNED = {  # the other order, and linear attention in a hybrid; `attnmath.tuned_recall` trains them
     "softmax + delta": ("softmax", "delta"),
     "linear + softmax": ("linear", "softmax"),
     "softmax + linear": ("softmax", "linear"),
 }
 WHOLE_LAYERS = {"mamba-2": "mamba2", "s4d": "s4d"}  # not cores: their names in `memory_tasks`
+SINGLE = tuple(mixer for mixer in MIXERS if "+" not in mixer)
 
 
 def cores(near: int = NEAR, segment: int = NEAR, count: int = 1, features: int = FEATURES, size: int = 16) -> dict:
@@ -158,7 +149,7 @@ def _whole_layer(name):
     """A layer of `memory_tasks` in the place of attention."""
 
     def sizes(d, heads=1, key_heads=None):
-        return unflatten(memory_tasks.sizes(name, "recall"))["layers"]["0"]["mix"]
+        return memory_starts.sizes(name)
 
     @shapes.declares(sizes)
     def layer(Q, K, V, params, heads, mask=True, *, attend=None):
@@ -172,15 +163,15 @@ def parts(mixer: str) -> dict:
 
     Parameters
     ----------
-    mixer : one of MIXERS or of TURNED.
+    mixer : one of MIXERS.
 
     Examples
     --------
     >>> sorted(parts("delta"))
     ['attend', 'attention', 'feed_forward', 'join']
     """
-    _require.choice("mixer", mixer, (*MIXERS, *TURNED))
-    names, found = (MIXERS | TURNED)[mixer], cores()
+    _require.choice("mixer", mixer, tuple(MIXERS))
+    names, found = MIXERS[mixer], cores()
     options = {"join": partial(at.sublayer, norm=at.rms_norm, norm_first=True), "feed_forward": at.feed_forward}
     if mixer == "experts":
         network = partial(at.mixture_of_experts, experts=EXPERTS, top=TOP, expert=at.feed_forward)
@@ -197,7 +188,7 @@ def sizes(mixer: str, task: str, f: int | None = None) -> dict:
     Parameters
     ----------
     mixer : one of MIXERS.
-    task : one of STEPS.
+    task : one of TASKS.
     f : width of the feed-forward network; None is that with which all models are of one size.
 
     Examples
@@ -225,190 +216,77 @@ def width(mixer: str) -> int:
     return 1 + round((wanted - none) / (one - none))
 
 
-def build(mixer: str, task: str, seed: int):
+def build(mixer: str, task: str, seed: int, start: str = "adapted"):
     """One model, with its first parameters.
 
     Parameters
     ----------
     mixer, task : as in `sizes`.
     seed : of the random numbers.
+    start : of a memory that forgets, as in `attnmath.memory_starts.begin`; gates of decay start like those of Mamba-2.
 
     Examples
     --------
     >>> build("window", "digits", 0)(torch.zeros(1, 64, dtype=torch.int64)).shape
     torch.Size([1, 64, 17])
     """
+    _require.choice("start", start, memory_starts.STARTS)
     torch.manual_seed(seed)
+    n, rng = LENGTH[task], np.random.default_rng([seed, 8])
     options = {"norm": at.rms_norm, "tie": False} | parts(mixer)
-    model = at.DecoderOnly(VOCABULARY[task], D, HEADS, width(mixer), LAYERS, LENGTH[task], **options)
+    model = at.DecoderOnly(VOCABULARY[task], D, HEADS, width(mixer), LAYERS, n, **options)
     if mixer in WHOLE_LAYERS:
-        start = {name.replace(".mix.", ".attention."): X for name, X in _start(mixer, seed).items() if ".mix." in name}
-        model.load_state_dict(start, strict=False)
+        for i in range(LAYERS):
+            first = memory_starts.begin(WHOLE_LAYERS[mixer], rng, n, start)
+            model.load_state_dict({f"layers.{i}.attention.{name}": X for name, X in first.items()}, strict=False)
     for name, parameter in model.named_parameters():
-        if name.endswith("decay.bias"):  # a memory that forgets slowly, as long as nothing has been learned
-            torch.nn.init.constant_(parameter, 4.0)
+        if name.endswith("decay.bias"):
+            parameter.data = _forgetting(rng, n, start)
     return model
 
 
-def _start(mixer, seed):
-    return {name: X.detach() for name, X in memory_tasks.build(WHOLE_LAYERS[mixer], "recall", seed).items()}
-
-
-def train(mixer: str, task: str, seed: int, steps: int | None = None, total: int | None = None) -> dict:
-    """Train one model, and measure it on what it has not seen.
-
-    Parameters
-    ----------
-    mixer, task, seed : as in `build`.
-    steps : how many are taken; None takes all.
-    total : the steps of the whole training, for which the learning rate is planned; None is STEPS.
-
-    Returns
-    -------
-    A dict: the first losses, means of KEEP losses each, the seconds of one core, and after all steps what was measured:
-    the share of right answers, or the bits that a byte and a token of new text need.
-
-    Examples
-    --------
-    >>> first = train("delta", "recall", 0, steps=1)["first"][0]
-    >>> bool(abs(first - math.log(VOCABULARY["recall"])) < 1)  # before it has learned anything it guesses
-    True
-    """
-    total = STEPS[task] if total is None else total
-    model, (draw, held) = build(mixer, task, seed), data(task, np.random.default_rng([seed, 7]))
-    measure = _bits if task == "text" else _accuracy
-    take, start = _stepping(model, draw, total), time.process_time()
-    losses = [take(step) for step in range(total if steps is None else steps)]
-    seconds = time.process_time() - start
-    with torch.no_grad():
-        found = measure(model, *held) if steps is None else {}
-    curve = [round(float(np.mean(losses[i : i + KEEP])), 4) for i in range(0, len(losses), KEEP)]
-    first = [round(x, 5) for x in losses[:4]]
-    return {"first": first, "curve": curve} | found | {"seconds": round(seconds, 1)}
-
-
-def _accuracy(model, ids, targets):
-    right = (model(ids).argmax(-1) == targets)[targets >= 0].float().mean().item()
-    return {"accuracy": round(right, 4)}
-
-
-def _bits(model, ids, targets):
-    """Bits for each byte and each token, as `attnmath.tasks.lm.bits_per_byte` counts them with windows side by side."""
-    parts = zip(ids.split(64), targets.split(64), strict=True)
-    losses = [F.cross_entropy(model(X)[t >= 0], t[t >= 0], reduction="sum").item() for X, t in parts]
-    bits = sum(losses) / math.log(2)
-    length = lm.length(_corpus().texts["test"][:DOCUMENTS])
-    return {"bits per byte": round(bits / length, 4), "bits per token": round(bits / int((targets >= 0).sum()), 4)}
-
-
-@cache
-def _corpus():
-    """The task of the language model, with its documents by part, their tokens and the ids."""
-    return lm.Task(lm.Config(vocabulary=VOCABULARY["text"], context=LENGTH["text"]))
-
-
-def _stepping(model, draw, total, rate=RATE):
-    """``take(step)`` takes one step of the training and returns its loss."""
-    adam = torch.optim.Adam(model.parameters(), rate, fused=True)
-
-    def take(step):
-        for group in adam.param_groups:
-            group["lr"] = rate * min((step + 1) / 50, (total - step) / (total / 2), 1)
-        ids, targets = draw()
-        loss = F.cross_entropy(model(ids)[targets >= 0], targets[targets >= 0])
-        adam.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        adam.step()
-        return loss.item()
-
-    return take
-
-
-def train_in_equal_time(mixer: str, task: str, seed: int) -> dict:
-    """Train one model for as long as softmax attention needs for all of its steps.
-
-    Parameters
-    ----------
-    mixer, task, seed : as in `build`.
-
-    Returns
-    -------
-    What `train` returns, and ``steps``, how many were taken.
-    """
-    steps = steps_in_equal_time(mixer, task)
-    return {"steps": steps} | train(mixer, task, seed, total=steps)
-
-
-@cache
-def steps_in_equal_time(mixer: str, task: str, rounds: int = 15) -> int:
-    """How many steps a model can take in the time that softmax attention needs for all of STEPS.
-
-    Parameters
-    ----------
-    mixer, task : as in `build`.
-    rounds : in each of them both models take four steps, one model after the other; the median of the ratios counts.
-
-    Returns
-    -------
-    The number of steps, from the time of one core of this machine.
-
-    Examples
-    --------
-    >>> 100 < steps_in_equal_time("delta", "recall", rounds=2) < 800
-    True
-    """
-    draw, _ = data(task, np.random.default_rng(0))
-    takes = [_stepping(build(name, task, 0), draw, 10**6) for name in ("softmax", mixer)]
-    ratios = []
-    for _ in range(rounds + 1):
-        seconds = []
-        for take in takes:
-            start = time.process_time()
-            for step in range(4):
-                take(step)
-            seconds.append(time.process_time() - start)
-        ratios.append(seconds[0] / seconds[1])
-    return round(STEPS[task] * float(np.median(ratios[1:])))  # the first round warms up
+def _forgetting(rng, n, start):
+    """Biases with which the gates of a layer start: a half-life of 2 n rows, or what the program of Mamba-2 draws."""
+    loss = np.full(HEADS, math.log(2) / (2 * n))  # minus the logarithm of what a row keeps
+    if start == "published":
+        loss = np.exp(rng.uniform(*np.log(memory_starts.STEPS), HEADS)) * rng.uniform(*memory_starts.RATES, HEADS)
+    return torch.tensor(-loss - np.log(-np.expm1(-loss)), dtype=torch.float32)
 
 
 def data(task: str, rng):
-    """``draw()`` gives a batch of ids and targets, -1 where nothing is asked; and what is held out for measuring.
+    """``draw()`` gives a batch of ids and targets, -1 where nothing is asked; and what chooses and what tests.
+
+    Parameters
+    ----------
+    task : one of TASKS.
+    rng : NumPy's generator of what trains.
 
     Examples
     --------
-    >>> draw, (ids, targets) = data("digits", np.random.default_rng(0))
-    >>> ids.shape, int(targets[0, -1]) in range(10)
-    (torch.Size([397, 64]), True)
+    >>> draw, held = data("digits", np.random.default_rng(0))
+    >>> {name: tuple(ids.shape) for name, (ids, targets) in held.items()}
+    {'validation': (200, 64), 'accuracy': (397, 64)}
     """
-    _require.choice("task", task, tuple(STEPS))
-    if task in OFFSET:
-        drawn = partial(memory_tasks.recall, pairs=PAIRS) if task == "recall" else memory_tasks.far
+    _require.choice("task", task, TASKS)
+    if task == "recall":
 
         def texts(rng, batch):
-            ids, targets = map(torch.from_numpy, drawn(rng, batch))
-            return ids, torch.where(targets < 0, -1, targets + OFFSET[task])
+            ids, targets = map(torch.from_numpy, memory_tasks.recall(rng, batch, PAIRS))
+            return ids, torch.where(targets < 0, -1, targets + memory_tasks.SYMBOLS)
 
-        return partial(texts, rng, memory_tasks.BATCH), texts(np.random.default_rng(99), 256)
-    if task == "text":
-        n, known = LENGTH[task], torch.from_numpy(_corpus().ids["train"])
-
-        def windows():
-            rows = known[rng.integers(0, len(known) - n, WINDOWS)[:, None] + np.arange(n + 1)]
-            return rows[:, :-1], rows[:, 1:]
-
-        new = lm.stream(_corpus().tokens, _corpus().texts["test"][:DOCUMENTS])
-        rows, counts = map(torch.from_numpy, lm.windows(new, n, n))
-        return windows, (rows[:, :-1], torch.where(counts, rows[:, 1:], -1))
+        held = {"validation": 98, "accuracy": 99}  # the seeds of the texts
+        held = {name: texts(np.random.default_rng(seed), DRAWN) for name, seed in held.items()}
+        return partial(texts, rng, memory_tasks.BATCH), held
     X, targets = memory_tasks.digits()
     order = np.random.default_rng(99).permutation(len(X))
     ids, targets = torch.tensor((16 * X[order]).round().astype(int)), torch.tensor(targets[order])
 
     def draw():
-        rows = rng.integers(0, 1400, memory_tasks.BATCH)
+        rows = rng.integers(0, TRAINED, memory_tasks.BATCH)
         return ids[rows], targets[rows]
 
-    return draw, (ids[1400:], targets[1400:])
+    held = {"validation": slice(TRAINED, TRAINED + CHOOSING), "accuracy": slice(TRAINED + CHOOSING, None)}
+    return draw, {name: (ids[part], targets[part]) for name, part in held.items()}
 
 
 def writing(name: str, n: int, heads: int, k: int, near: int = NEAR, segment: int = NEAR) -> tuple[int, int]:
@@ -487,32 +365,3 @@ def measure(name: str, n: int, runs: int = 3) -> float:
             run()
             best = min(best, time.process_time() - start)
     return round(1e3 * best, 3)
-
-
-def _plan():
-    runs = {
-        f"{task} {mixer} {seed}": partial(train, mixer, task, seed)
-        for seed in SEEDS
-        for task in STEPS
-        for mixer in MIXERS
-    }
-    equal = {
-        f"{task} {mixer} {seed}": partial(train_in_equal_time, mixer, task, seed)
-        for seed in SEEDS
-        for task in STEPS
-        for mixer in MIXERS
-        if mixer != "softmax"
-    }
-    return {"runs": runs, "times": {name: partial(_times, name) for name in (*cores(), "s4d")}, "equal time": equal}
-
-
-def _times(name):
-    return [measure(name, n) for n in LENGTHS]
-
-
-STUDY = Study("attnmath.side_by_side", "chapters/07_outlook/side_by_side.json", ("runs", "times", "equal time"), _plan)
-record, main = STUDY.record, STUDY.main
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,7 +13,7 @@ SLOW = (
     "attnmath.torch.checkpoint",
     "attnmath.memory_tasks",
     "attnmath.side_by_side",
-    "attnmath.tuned_recall",
+    "attnmath.side_by_side_study",
 )  # they import what takes seconds
 
 
