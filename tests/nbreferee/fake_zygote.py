@@ -6,6 +6,7 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import replace
 
 import nbformat
 
@@ -33,6 +34,9 @@ class FakeLine:
 
     def ended(self, timeout_s=0):
         return "signal 9"
+
+    def used(self):
+        return None
 
     def close(self):
         self.kill()
@@ -110,7 +114,7 @@ def work(channel, log):
     words = "\n".join(step.source for step in request.job.steps)
     if log and request.result is None:
         with open(log, "a") as file:
-            file.write(next((line[6:] for line in words.split("\n") if line.startswith("# id: ")), "?") + "\n")
+            file.write(who(words) + "\n")
     if "# SLOW" in words:
         time.sleep(0.05)
     if "# LONG" in words:
@@ -125,12 +129,24 @@ def work(channel, log):
     if "# GARBAGE" in words:
         return channel.send(b"I hereby award myself full marks", 5)
     result = request.result or fake_grade(request.job, "# AT FAULT" in words)
+    if "# WAITS" in words or ("# ONCE WAITS" in words and times(log, words) == 1):
+        result = replace(result, waited=True)
     reply = write_reply(render(request, result))
     if "# BEYOND" in words:
         reply = reply.replace(b'"points": 1.0', b'"points": 9.0')
     if "# NOT A NUMBER" in words:
         reply = reply.replace(b'"points": 1.0', b'"points": NaN')
     channel.send(reply, 5)
+
+
+def who(words):
+    return next((line[6:] for line in words.split("\n") if line.startswith("# id: ")), "?")
+
+
+def times(log, words):
+    """How often a submission has been run, this time included."""
+    with open(log) as file:
+        return file.read().split("\n").count(who(words))
 
 
 def fake_grade(job, broken):

@@ -130,6 +130,25 @@ def test_unchanged_submissions_are_not_run_again(root, tmp_path):
     assert len(runs(log)) == 7  # other limits, other results
 
 
+def test_what_was_lost_by_waiting_is_run_again_alone_and_is_not_kept(root, tmp_path):
+    log = tmp_path / "runs"
+    submit(root, "ada")
+    submit(root, "bob", words="# ONCE WAITS")
+    submit(root, "eve", words="# WAITS")
+    got = by_student(grade(root, log=log))
+    assert runs(log) == ["ada", "bob", "bob", "eve", "eve"]
+    assert {who: (row.state, row.total) for who, row in got.items()} == {
+        "ada": ("graded", 4.0),
+        "bob": ("graded", 4.0),
+        "eve": ("timeout", 4.0),
+    }
+    assert needs_eye(got.values()) == [got["eve"]] and "Time ran out twice" in got["eve"].reason
+    again = by_student(grade(root, log=log))
+    assert again["ada"].cached and again["bob"].cached and not again["eve"].cached
+    submit(root, "eve", words="# better")
+    assert by_student(grade(root, log=log))["eve"].state == "graded"
+
+
 def test_what_is_only_shown_differently_is_not_run_again(root, tmp_path):
     """Prose of the source, a proof: pages are rendered from the result that is there."""
     log, source, page = tmp_path / "runs", root / "source/toy/toy.ipynb", root / "feedback/ada/toy/toy.html"

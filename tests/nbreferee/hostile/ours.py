@@ -25,6 +25,7 @@ SETTINGS = f"""preload = ["numpy", "torch"]
 [limits]
 cell_s = {CELL_S}
 total_s = 45
+patience = 1
 
 [sandbox]
 memory_mb = 1024
@@ -218,16 +219,26 @@ def faults_of_states(graded):
     for one in graded.chosen:
         row = graded.rows.get(one.student)
         state = row.state if row else None
+        if state == "timeout" and any("timeout" in wanted for wanted in one.tests.values()):
+            state = "graded"  # it has its marks, wants an eye, and is not kept
         if state != one.state and not (one.name == "untouched" and state == "unanswered"):
             out[one.name] = (state, one.state, row and row.reason)
         elif one.note and one.note not in " ".join(row.notes):
             out[one.name] = (row.notes, one.note)
         for test, wanted in one.tests.items():
             wanted = (wanted,) if isinstance(wanted, str) else wanted
-            got = graded.results[one.student].by_test[test] if one.student in graded.results else None
-            if got is None or got.state not in wanted:
-                out[one.name] = (test, got and (got.state, got.message[:200]), wanted)
+            got = _state(graded, one.student, test)
+            if got not in wanted:
+                out[one.name] = (test, got, row and row.messages.get(test, "")[:200], wanted)
     return out
+
+
+def _state(graded, student, test):
+    """The state of a test; where a wait has cost something no result is kept, and the message tells."""
+    if student in graded.results:
+        return graded.results[student].by_test[test].state
+    row = graded.rows.get(student)
+    return "timeout" if row and "it computed little and waited" in row.messages.get(test, "") else None
 
 
 def faults_of_sizes(graded):

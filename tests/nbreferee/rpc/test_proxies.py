@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from nbreferee.rpc import agent as student
 from nbreferee.rpc import codec
 from nbreferee.rpc.framing import Channel
+from nbreferee.rpc.line import Until
 from nbreferee.rpc.nodes import pickled
 from nbreferee.rpc.plugins import CannotSend, Garbled
 from nbreferee.rpc.proxies import CallableProxy, Proxy
@@ -51,7 +52,7 @@ class Process:
         there.close()
         self.student = Student(Channel(here), **options)
         self.student.may_change = True  # a test of ours says when it may not
-        self.student.deadline = time.monotonic() + 30
+        self.student.clock = Until(time.monotonic() + 30)
 
     def end(self):
         self.student.channel.close()
@@ -808,19 +809,19 @@ def test_what_the_students_code_raises(there, code, kind, words):
 
 def test_an_endless_loop_ends_with_the_deadline(there):
     f = there.run("def f():\n    while True: pass", "f")
-    there.deadline = time.monotonic() + 0.3
+    there.clock = Until(time.monotonic() + 0.3)
     start = time.monotonic()
     with pytest.raises(StudentLost) as caught:
         f()
     assert caught.value.state == "timeout" and time.monotonic() - start < 2
-    there.deadline = time.monotonic() + 30
+    there.clock = Until(time.monotonic() + 30)
     with pytest.raises(StudentLost):
         there.value("f")
 
 
 def test_a_flood_of_questions_ends_with_the_deadline(there):
     f = there.run("def f(g):\n    while True: g([0] * 1000)", "f")
-    there.deadline = time.monotonic() + 0.5
+    there.clock = Until(time.monotonic() + 0.5)
     with pytest.raises(StudentLost) as caught:
         f(lambda x: None)
     assert caught.value.state == "timeout"
@@ -908,7 +909,7 @@ def fake(answers):
     """A student's process that sends these bytes, whatever it is asked."""
     here, there = socket.socketpair()
     made = Student(Channel(here))
-    made.deadline = time.monotonic() + 2
+    made.clock = Until(time.monotonic() + 2)
 
     def run():
         try:

@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from nbreferee.rpc.line import Until
 from nbreferee.rpc.raised import StudentError
 from tests.nbreferee.rpc.test_proxies import Process
 
@@ -87,7 +88,7 @@ def there(process):
 
 def ran(there, *cells):
     """What each cell raised, or None."""
-    there.deadline = time.monotonic() + 60
+    there.clock = Until(time.monotonic() + 60)
     return [there.cell(cell, f"cell{n}").error for n, cell in enumerate(cells)]
 
 

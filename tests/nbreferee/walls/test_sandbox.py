@@ -265,56 +265,24 @@ def test_no_file_can_be_watched(student):
     assert program(student, WATCHES) == [[-1, -1, -1], "EPERM"]
 
 
-PROCESSORS = """
-import json, os
-first = os.sched_getaffinity(0)
-os.sched_setaffinity(0, range(os.cpu_count()))
-reader, writer = os.pipe()
+BURNS = """
+import os, time
+while time.process_time() < 0.5: pass
 if os.fork() == 0:
-    os.setsid()
-    os.write(writer, json.dumps(list(os.sched_getaffinity(0))).encode())
+    while time.process_time() < 0.5: pass
     os._exit(0)
-print(json.dumps([*first, *os.sched_getaffinity(0), *json.loads(os.read(reader, 100))]))
+os.wait()
+print(1)
 """
 
 
-@filtered
-def test_a_submission_keeps_to_one_processor(zygote, grader):
-    one, again = grader.student(), grader.student()
-    with relay(zygote) as other:
-        mine = program(one, PROCESSORS)
-        assert len(mine) == 3 and len(set(mine)) == 1
-        assert program(again, PROCESSORS) == mine
-        if len(os.sched_getaffinity(0)) > 1:
-            assert program(other.student(), PROCESSORS)[0] != mine[0]
-    assert program(grader, "import os; print(len(os.sched_getaffinity(0)))") == len(os.sched_getaffinity(0))
-
-
-@contextmanager
-def two_processors():
-    before = os.sched_getaffinity(0)
-    if len(before) < 2:
-        pytest.skip("this machine has one processor")
-    os.sched_setaffinity(0, sorted(before)[:2])
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def test_a_processor_that_is_left_is_taken_by_the_next():
-    """Also if the zygote hears at once of the one's end and of the next one's wish."""
-    with two_processors(), Zygote(preload=(), policy=POLICY, **NAMES) as zygote, relay(zygote) as staying:
-        taken = program(staying.student(), PROCESSORS)[0]
-        for _ in range(5):
-            with relay(zygote) as leaving:
-                zygote_itself(zygote).suspend()
-            waking = threading.Timer(0.05, zygote_itself(zygote).resume)
-            waking.start()
-            with relay(zygote) as coming:
-                assert program(coming.student(), PROCESSORS)[0] != taken
-            waking.join()
-            assert leaving.line.ended()
+def test_the_time_of_a_process_and_its_children_is_told(grader):
+    line = grader.line
+    before, _ = line.used()
+    assert program(grader, BURNS) == 1
+    assert 1.0 <= line.used()[0] - before < 2.0
+    line.kill()
+    assert line.ended(5) == "signal 9" and line.used()[0] >= 1.0
 
 
 # The files.

@@ -15,7 +15,7 @@ From the ground up, and no import runs the other way:
               the walls, the process that forks, what works here
     intake    gate notebook answers flags
               what is let in: files, notebooks, answers
-    judge     job trusted parts student_side grader results reasons words doubts
+    judge     job clock trusted parts student_side grader results reasons words doubts
               what is run, how, what came out
     pages     autograded feedback outline text veil similarity tables
               what people see of a verdict

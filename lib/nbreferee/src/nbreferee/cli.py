@@ -108,8 +108,18 @@ def _parser():
     machine(grade)
     grade.add_argument("--force", action="store_true", help="run unchanged submissions again")
     grade.add_argument("--db", default="", metavar="URL", help="the gradebook (default: what nbgrader_config.py says)")
-    grade.add_argument("--cell-seconds", type=float, metavar="S", help="for one cell or test (nbreferee.toml: cell_s)")
-    grade.add_argument("--total-seconds", type=float, metavar="S", help="for one submission (nbreferee.toml: total_s)")
+    grade.add_argument(
+        "--cell-seconds",
+        type=float,
+        metavar="S",
+        help="of processor time, for one cell or test (nbreferee.toml: cell_s)",
+    )
+    grade.add_argument(
+        "--total-seconds",
+        type=float,
+        metavar="S",
+        help="of processor time, for one submission (nbreferee.toml: total_s)",
+    )
     grade.add_argument("--scheduler", metavar="ADDRESS", help="tls://… of a dask.distributed scheduler: many machines")
     for name, what in (("ca", "the authority that signed"), ("cert", "our certificate"), ("key", "its key")):
         grade.add_argument(f"--tls-{name}", type=Path, metavar="PEM", help=f"{what}; with --scheduler")

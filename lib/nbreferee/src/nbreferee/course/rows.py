@@ -12,7 +12,8 @@ class Row:
     Parameters
     ----------
     student, assignment, notebook : whose, of what; the student is empty where a folder's name is no id.
-    state : graded, unanswered, a state of `nbreferee.intake.notebook.Refused`, or broken (no mark was given).
+    state : graded; unanswered; timeout (what it lost, it lost because it waited, twice; the marks stand, and next time
+        it runs again); a state of `nbreferee.intake.notebook.Refused`; or broken (no mark was given).
     reason : one sentence, empty if there is nothing to say.
     notes : all sentences about the submission.
     marks : {exercise: points}, None where all of it waits for a person.

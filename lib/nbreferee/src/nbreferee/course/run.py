@@ -105,6 +105,7 @@ class Round:
         self.inbox, self.store, self.public, self.pool = inbox, store, public, pool
         self.force, self.progress = force, progress
         self.flying, self.rows, self.total = {}, [], 0
+        self.waited = []  # submissions that lost something because they waited; they run once more, each alone
 
     def run(self):
         founds, seen = self.inbox.founds(), set()
@@ -114,6 +115,9 @@ class Round:
                 self.take(self.inbox.open(found), seen)
                 self.reap(most=AHEAD * self.pool.workers + self.pool.workers)
             self.land_all()
+            for item in self.waited:
+                self.send(item, known=() if self.force else self.known(item))
+                self.land_all()
             self.flush()
             self.land_all()  # pages that show what a person decided
         except KeyboardInterrupt:
@@ -172,7 +176,7 @@ class Round:
                 return self.unrendered(item, error)
             cure = "move long data out of its cells, delete what is not needed, save and submit again"
             return self.refuse(item, Refused("too-large", f"{item.found.name}.ipynb is too large; {cure}."))
-        self.flying[self.pool.submit(message, item.job.limits.total_s)] = (item, page)
+        self.flying[self.pool.submit(message, item.job.limits.far_s)] = (item, page)
 
     def reap(self, most):
         """Take what has been graded, and wait while more than so many are under way."""
@@ -203,7 +207,11 @@ class Round:
             if test.state == "broken":
                 why = f"The test {test.name} is at fault, no mark was given: {in_words(test.message)}"
                 return self.broken(item, why)
-        self.store.put(item.key, item.found.student, self.inbox.name, reply, item.parts)
+        if not reply.result.waited:
+            self.store.put(item.key, item.found.student, self.inbox.name, reply, item.parts)
+        elif not item.again:
+            item.again = True
+            return self.waited.append(item)
         self.publish(item, reply)
 
     def publish(self, item, reply):

@@ -6,8 +6,9 @@ code_stub = 'raise NotImplementedError("Your answer here.")'
 text_stub = "*Your answer here.*"
 
 [limits]                           # see nbreferee.judge.job.RunLimits
-cell_s = 20
+cell_s = 20                        # of processor time, which a busy machine does not change
 total_s = 120
+patience = 5                       # so many times these seconds may pass in waiting
 
 [sandbox]                          # see nbreferee.walls.sandbox.Policy
 memory_mb = 2048

@@ -18,7 +18,7 @@ import nbformat
 from ..errors import NbrefereeError
 from ..intake.answers import Answers
 from ..judge.job import Job
-from ..judge.parts import KEPT, Parts
+from ..judge.parts import KEPT, LOSSES, Parts
 from ..judge.results import Result, ResultError
 from ..workers.message import Reply
 
@@ -191,8 +191,10 @@ class Store:
         found = {}
         for text, digests in rows:
             with suppress(ResultError, ValueError):
-                before = json.loads(digests)
-                for test in Result.from_json(text).tests:
+                before, result = json.loads(digests), Result.from_json(text)
+                if any(cell.state in LOSSES for cell in result.cells):
+                    continue
+                for test in result.tests:
                     same = test.name in parts.tests and before.get(test.name) == parts.tests[test.name]
                     if same and test.state in KEPT:
                         found[test.name] = test

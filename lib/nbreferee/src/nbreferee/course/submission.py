@@ -40,6 +40,7 @@ class Submission:
     doubt : a sentence about its time, if somebody should see it; it is no part of what is kept under the key.
     reply, refusal : what came out.
     page : digest of what the page on the disk shows besides the result.
+    again : it has lost something because it waited, and runs once more.
     """
 
     found: gate.Found
@@ -57,6 +58,7 @@ class Submission:
     reply: Reply | None = None
     refusal: Refused | None = None
     page: str = ""
+    again: bool = False
 
     def say(self, state: str, notes) -> None:
         """Enter a state and sentences, each once; the first is the row's reason."""
@@ -78,6 +80,9 @@ class Submission:
             notes.append(self.doubt)
         if left:
             notes.append("Nothing was answered." if nothing else f"Not answered: {', '.join(left)}.")
+        if result.waited:
+            why = "Time ran out twice while it waited, the second time alone on the machine; see what it waits for."
+            return self.say("timeout", [why, *notes])
         self.say("unanswered" if nothing else "graded", notes)
 
     def marked(self, written) -> None:

@@ -27,6 +27,7 @@ import numpy as np
 
 from ..rpc.plugins import torch_here
 from ..rpc.raised import StudentError, StudentLost
+from .clock import Account, Clock
 from .job import ANSWER, GIVEN, SANDBOXED, TEST, UNREADABLE, Job, bound
 from .parts import movable
 from .reasons import NOT_PASSED, UNANSWERED, Reasons, said
@@ -45,7 +46,7 @@ class _TooSlow(BaseException):
 
 
 def grade(
-    job: Job, start, *, known=None, say=lambda step, within_s: None, stuck=(), spent_s=0.0, folder=None
+    job: Job, start, *, known=None, say=lambda step, within_s, spent_s: None, stuck=(), spent_s=0.0, folder=None
 ) -> Result:
     """Run all cells and tests of one submission.
 
@@ -54,11 +55,12 @@ def grade(
     job : the cells, and the limits.
     start : starts a student's process: ``start() -> Forked``, as `nbreferee.walls.supervisor` provides it.
     known : {name: `TestResult`} of an earlier run, of tests that are not judged again; see `nbreferee.judge.parts`.
-    say : told, as ``say(step, within_s)``, which step begins on the trusted side and by when it is done; -1: it is. Who
-        listens may end this process if it is not: an alarm does not interrupt C code, such as the singular values of
-        a large matrix that an answer has returned.
+    say : told, as ``say(step, within_s, spent_s)``, which step begins on the trusted side, how much processor time it
+        may use, and how much the submission has used so far; -1: it is done. Who listens may end this process if it
+        uses more: an alarm does not interrupt C code, such as the singular values of a large matrix that an answer has
+        returned.
     stuck : the steps in which that has happened to a process before this one.
-    spent_s : seconds of the submission's time that are gone.
+    spent_s : seconds of the submission's processor time that are gone.
     folder : the `nbreferee.rpc.files.Shared` in which files are kept alike on both sides; None: none is.
 
     Returns
@@ -79,8 +81,8 @@ def grade(
 class _Run:
     def __init__(self, job, start, known, say, stuck, spent_s, folder):
         self.job, self.limits, self.say, self.stuck = job, job.limits, say, stuck
-        self.began = time.monotonic() - spent_s
-        self.side = StudentSide(job, start, self.began + job.limits.total_s, folder)
+        self.began, self.account = time.monotonic(), Account(job.limits, spent_s)
+        self.side = StudentSide(job, start, self.account, folder)
         self.trusted = Trusted(job.steps)
         self.verdicts = dict(known)
         self.movable = movable(job.steps)
@@ -108,7 +110,8 @@ class _Run:
         for index in waiting:
             self.judge_inside(index)
         tests = tuple(self.verdicts[step.name] for step in steps if step.kind == TEST)
-        return Result(tests, tuple(self.side.cells[i] for i in sorted(self.side.cells)), time.monotonic() - self.began)
+        cells = tuple(self.side.cells[i] for i in sorted(self.side.cells))
+        return Result(tests, cells, time.monotonic() - self.began, self.account.waited)
 
     def first_pass(self, index, later):
         """Run a cell, or judge a test that has its turn now."""
@@ -229,7 +232,7 @@ class _Run:
 
     def borrow(self, step, **how):
         """Lend a cell of the instructor's what it needs of the student's."""
-        self.side.student.deadline = self.side.deadline()
+        self.side.student.clock = self.side.clock()
         self.trusted.lend(step, self.side.student.values(self.trusted.wanted(step)), **how)
 
     @contextlib.contextmanager
@@ -240,19 +243,21 @@ class _Run:
         """
         if index in self.stuck:
             raise _TooSlow
-        left = max(0.1, self.side.deadline() - time.monotonic() + AFTER_S)
+        clock = Clock(self.account, AFTER_S)
 
-        def stop(number, frame):
-            raise _TooSlow
+        def look(number, frame):
+            if (left := clock.left()) <= 0:
+                raise _TooSlow
+            signal.setitimer(signal.ITIMER_REAL, left)
 
-        before = signal.signal(signal.SIGALRM, stop)
-        self.say(index, left + AFTER_S)
-        signal.setitimer(signal.ITIMER_REAL, left)
+        before = signal.signal(signal.SIGALRM, look)
+        self.say(index, clock.cpu_s + AFTER_S, self.account.at_most().cpu_s)
+        signal.setitimer(signal.ITIMER_REAL, clock.left())
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            self.say(-1, 0.0)
+            self.say(-1, 0.0, 0.0)
             signal.signal(signal.SIGALRM, before)
 
     def judge(self, index):
@@ -273,7 +278,7 @@ class _Run:
             self.side.fresh = False
             student.calls.clear()
             student.may_change, student.echo, student.after = step.changes, True, self.rereading()
-            student.deadline = self.side.deadline()
+            student.clock = self.side.clock()
             names = self.trusted.names
             with _quiet(printed), self.limited(index), self.trusted.as_main():
                 exec(code, names)
@@ -288,7 +293,11 @@ class _Run:
             state, message = self.side.lost(loss, veiled=step.hidden)
             return self.verdict(step, state, 0.0, began, message, calls=calls, output=output)
         except _TooSlow:
-            state, points, message = "timeout", 0.0, f"the test was not done after {self.limits.cell_s:g} seconds"
+            state, points, message = (
+                "timeout",
+                0.0,
+                f"the test was not done after {self.limits.cell_s:g} s of processor time",
+            )
         except BaseException as error:
             state, message, mistake, trace = self.reasons.of(error, step, self.answers(index))
             points = 0.0
@@ -351,7 +360,7 @@ class _Run:
         try:
             student = self.side.awake()
             student.output = ""
-            student.deadline = self.side.deadline()
+            student.clock = self.side.clock()
             ran = student.test(step.source, step.name)
         except StudentLost as loss:
             state, message = self.side.lost(loss, veiled=step.hidden)

@@ -33,22 +33,30 @@ class RunLimits:
 
     Parameters
     ----------
-    cell_s : seconds for one cell, and for one test with all that it asks of the student's code.
-    total_s : seconds for a submission.
+    cell_s : seconds of processor time for one cell, and for one test with all that it asks of the student's code;
+        those of threads and child processes count.
+    total_s : seconds of processor time for a submission.
+    patience : so many times these seconds a cell, or a submission, may wait without computing.
     output : characters of printed text that are kept of one cell or test.
     restarts : how often the student's process is started anew after it was lost.
     """
 
     cell_s: float = 20.0
     total_s: float = 120.0
+    patience: float = 5.0
     output: int = 20_000
     restarts: int = 8
 
     def __post_init__(self):
-        for name in ("cell_s", "total_s", "output", "restarts"):
+        for name in ("cell_s", "total_s", "patience", "output", "restarts"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
                 raise JobError(f"the limit {name} is {value!r}; it must be a positive number")
+
+    @property
+    def far_s(self) -> float:
+        """Seconds after which a grading process that says nothing is given up, also on a very busy machine."""
+        return 4 * (1 + self.patience) * self.total_s
 
 
 @dataclass(frozen=True, slots=True)

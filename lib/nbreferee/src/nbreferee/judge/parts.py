@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 from .job import GIVEN, SANDBOXED, TEST, Job, bound
 from .trusted import Trusted, reads
 
-__all__ = ["KEPT", "Parts", "movable", "parts_of"]
+__all__ = ["KEPT", "LOSSES", "Parts", "movable", "parts_of"]
 
+LOSSES = ("crashed", "timeout", "memory")  # of a cell: what fails for want of it may pass another time
 KEPT = ("passed", "failed", "unanswered", "invalid")  # what may be kept: no verdict that hangs on time or on a process
 
 

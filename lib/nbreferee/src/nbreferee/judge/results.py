@@ -81,11 +81,16 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All of one submission."""
+    """All of one submission.
+
+    ``waited`` says that a cell or a test was lost because it waited, and not because it computed too long: on another
+    day, or on a machine that does nothing else, it may be otherwise.
+    """
 
     tests: tuple[TestResult, ...]
     cells: tuple[CellResult, ...] = ()
     seconds: float = 0.0
+    waited: bool = False
 
     @property
     def points(self) -> float:

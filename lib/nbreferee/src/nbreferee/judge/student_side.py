@@ -7,14 +7,17 @@ what the cells said, and which of them are not run again because they cost a pro
 import time
 
 from ..errors import NbrefereeError
+from ..rpc.line import Until
 from ..rpc.raised import StudentError, StudentLost
 from ..rpc.student import Student
+from .clock import Account, Clock
 from .job import ANSWER, OWN, TEST
 from .reasons import said
 from .results import CellResult
 
 __all__ = ["LOST", "GraderError", "StudentSide"]
 
+GREETING_S = 60.0  # for the first word of a new process, however busy the machine is
 LOST = {"crashed": "your code ended the process", "timeout": "the time was over", "memory": "the memory was used up"}
 
 
@@ -29,7 +32,7 @@ class StudentSide:
     ----------
     job : the cells, and the limits.
     start : starts a process: ``start() -> Forked``, as `nbreferee.walls.supervisor` provides it.
-    end : value of ``time.monotonic()`` at which the submission's time is over.
+    account : counts what the submission uses.
     folder : the `nbreferee.rpc.files.Shared` in which files are kept alike on both sides; None: none is.
 
     Attributes
@@ -43,18 +46,20 @@ class StudentSide:
     first : the grader is in its first pass, from top to bottom; what a cell says later is not noted.
     """
 
-    def __init__(self, job, start, end, folder):
-        self.job, self.start, self.end, self.folder, self.limits = job, start, end, folder, job.limits
+    def __init__(self, job, start, account: Account, folder):
+        self.job, self.start, self.account, self.folder, self.limits = job, start, account, folder, job.limits
         self.line = self.student = None
         self.number, self.fresh = 0, True
         self.done, self.condemned, self.losses = 0, set(), 0
         self.cells, self.first = {}, True
 
-    def deadline(self):
-        return min(time.monotonic() + self.limits.cell_s, self.end)
+    def clock(self):
+        """The time that a cell or a test has from now on."""
+        return Clock(self.account)
 
     def lose(self):
         if self.line is not None:
+            self.account.close()
             self.line.kill(0)  # the kernel takes its walls down while we go on
         self.line = self.student = None
 
@@ -72,8 +77,8 @@ class StudentSide:
 
     def spent(self):
         """(state, sentence) if this submission gets no further process."""
-        if time.monotonic() >= self.end:
-            return "timeout", f"not run: the submission had used its {self.limits.total_s:g} seconds"
+        if why := self.account.over():
+            return "timeout", f"not run: {why}"
         if self.losses > self.limits.restarts:
             return "crashed", f"not run: the process had been lost {self.losses} times"
         return None
@@ -83,7 +88,9 @@ class StudentSide:
         while self.student is None:
             if spent := self.spent():
                 raise StudentLost(*spent)
+            began = time.monotonic()
             self.line = self.start()
+            self.account.open(self.line, began)
             self.student = Student(self.line.channel, output_limit=self.limits.output, folder=self.folder)
             self.student.classes = frozenset(name for step in self.job.steps for name in step.classes)
             self.fresh, self.number = True, self.number + 1
@@ -96,7 +103,7 @@ class StudentSide:
 
     def greet(self):
         """See that the new process answers. No student's code has run in it, so if it does not the fault is ours."""
-        self.student.deadline = self.deadline()
+        self.student.clock = Until(time.monotonic() + GREETING_S)
         try:
             self.student.names(())
         except StudentLost as loss:
@@ -134,7 +141,7 @@ class StudentSide:
         step = self.job.steps[index]
         if step.kind == TEST or index in self.condemned or not step.source.strip():
             return
-        self.student.deadline = self.deadline()
+        self.student.clock = self.clock()
         fresh = self.fresh
         try:
             ran = self.student.cell(step.source, step.name or step.kind)

@@ -42,6 +42,10 @@ def _number(file):
     return file if isinstance(file, int) else file.fileno()
 
 
+def _seconds(timeout_s):
+    return "its time" if callable(timeout_s) else f"{timeout_s:g} s"
+
+
 class Channel:
     """A line to one other process, for one message at a time in each direction.
 
@@ -85,20 +89,24 @@ class Channel:
         raise kind(text)
 
     def _check(self, timeout_s):
-        if not timeout_s >= 0:
-            raise ValueError(f"timeout_s is {timeout_s}; it must be 0 or more")
+        """``left() -> seconds`` of a time-out, which may be such a function itself."""
         if self._broken:
             raise WireError(f"this channel has failed before: {self._broken}")
-        return time.monotonic() + timeout_s
+        if callable(timeout_s):
+            return timeout_s
+        if not timeout_s >= 0:
+            raise ValueError(f"timeout_s is {timeout_s}; it must be 0 or more")
+        end = time.monotonic() + timeout_s
+        return lambda: end - time.monotonic()
 
-    def _wait(self, file, event, end):
-        """Wait until the descriptor is ready; False when the time is over."""
-        left = end - time.monotonic()
-        if left <= 0:
+    def _wait(self, file, event, left):
+        """Wait until the descriptor is ready, or until it is time to ask again; False when the time is over."""
+        seconds = left()
+        if seconds <= 0:
             return False
         poll = select.poll()
         poll.register(_number(file), event)
-        poll.poll(int(min(left, 60) * 1000) + 1)
+        poll.poll(int(min(seconds, 60) * 1000) + 1)
         return True
 
     def send(self, message: bytes, timeout_s: float) -> None:
@@ -107,7 +115,8 @@ class Channel:
         Parameters
         ----------
         message : what to send.
-        timeout_s : after so many seconds the attempt is given up.
+        timeout_s : after so many seconds the attempt is given up; or a function that is asked, before each wait, for
+            how long to wait until it is asked again, and says 0 or less when the time is over.
 
         Raises
         ------
@@ -116,7 +125,7 @@ class Channel:
         PeerClosed : there is no other side any more.
         WireError : the channel is closed or has failed before.
         """
-        end = self._check(timeout_s)
+        left = self._check(timeout_s)
         if len(message) > self.limit:
             raise TooLong(f"a message of {len(message)} bytes was to be sent; the limit is {self.limit}")
         frame = memoryview(_header.pack(_MAGIC, len(message)) + message)
@@ -131,8 +140,8 @@ class Channel:
                 self._fail(PeerClosed, "the other side has closed the connection")
             except (OSError, ValueError) as error:
                 self._fail(WireError, f"this end cannot be written to: {error}")
-            if not self._wait(self._writer, select.POLLOUT, end):
-                text = f"the other side read {sent} of {len(frame)} bytes in {timeout_s:g} s"
+            if not self._wait(self._writer, select.POLLOUT, left):
+                text = f"the other side read {sent} of {len(frame)} bytes in {_seconds(timeout_s)}"
                 if sent:
                     self._fail(TimedOut, text)
                 raise TimedOut(text)
@@ -142,7 +151,8 @@ class Channel:
 
         Parameters
         ----------
-        timeout_s : how many seconds to wait for the whole message, however slowly it comes; 0 takes what is there.
+        timeout_s : how many seconds to wait for the whole message, however slowly it comes; 0 takes what is there. Or a
+            function, as in `send`.
 
         Returns
         -------
@@ -156,19 +166,19 @@ class Channel:
         Garbage : what arrived is no frame.
         WireError : the channel is closed or has failed before.
         """
-        end = self._check(timeout_s)
-        self._fill(_header.size, end, timeout_s)
+        left = self._check(timeout_s)
+        self._fill(_header.size, left, timeout_s)
         magic, length = _header.unpack_from(self._inbox)
         if magic != _MAGIC:
             self._fail(Garbage, "what arrived does not begin like a message")
         if length > self.limit:
             self._fail(TooLong, f"a message of {length} bytes is announced; the limit is {self.limit}")
-        self._fill(_header.size + length, end, timeout_s)
+        self._fill(_header.size + length, left, timeout_s)
         message = bytes(memoryview(self._inbox)[_header.size :])
         self._inbox = bytearray()
         return message
 
-    def _fill(self, want, end, timeout_s):
+    def _fill(self, want, left, timeout_s):
         """Read until the inbox holds ``want`` bytes, and no more."""
         while len(self._inbox) < want:
             try:
@@ -184,11 +194,11 @@ class Channel:
                 self._fail(PeerClosed, f"the other side has closed the connection{part}")
             if data:
                 self._inbox += data
-                late = time.monotonic() >= end and timeout_s and len(self._inbox) < want
+                late = timeout_s and len(self._inbox) < want and left() <= 0
             else:
-                late = not self._wait(self._reader, select.POLLIN, end)
+                late = not self._wait(self._reader, select.POLLIN, left)
             if late:
-                raise TimedOut(f"no whole message came in {timeout_s:g} s")
+                raise TimedOut(f"no whole message came in {_seconds(timeout_s)}")
 
     def close(self) -> None:
         """Close both descriptors; a second call does nothing."""

@@ -6,9 +6,21 @@ from .framing import Channel, PeerClosed, TimedOut, TooLong, WireError
 from .plugins import CannotSend
 from .raised import StudentLost
 
-__all__ = ["TURN", "Line"]
+__all__ = ["TURN", "Line", "Until"]
 
 TURN = "the student's process spoke out of turn"
+
+
+class Until:
+    """The plainest clock: it stops at a value of ``time.monotonic()``."""
+
+    over = "the time was over"
+
+    def __init__(self, end: float):
+        self.end = end
+
+    def left(self) -> float:
+        return self.end - time.monotonic()
 
 
 class Line:
@@ -20,12 +32,13 @@ class Line:
 
     Attributes
     ----------
-    deadline : value of ``time.monotonic()`` at which whatever is under way is given up; at first a minute from now.
+    clock : tells when whatever is under way is given up: ``left()`` says for how many seconds to wait before it is
+        asked again, and 0 or less when the time is over; ``over`` says so in words. At first a minute from now.
     lost : (state, reason) if the process is of no use any more, or None.
     """
 
     def __init__(self, channel: Channel):
-        self.channel, self.deadline, self.lost = channel, time.monotonic() + 60, None
+        self.channel, self.clock, self.lost = channel, Until(time.monotonic() + 60), None
 
     def lose(self, state, reason):
         """The process is of no use any more, unless it was so before."""
@@ -50,15 +63,14 @@ class Line:
 
     def _in_time(self, action, *args):
         self.check()
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            self.lose("timeout", "the time was over")
+        if self.clock.left() <= 0:
+            self.lose("timeout", self.clock.over)
         try:
-            return action(*args, left)
+            return action(*args, self.clock.left)
         except TooLong:
             raise
         except TimedOut:
-            self.lose("timeout", "the time was over")
+            self.lose("timeout", self.clock.over)
         except PeerClosed:
             self.lose("crashed", "the student's process has ended")
         except WireError:

@@ -1,8 +1,8 @@
 """The trusted side's view of the student's process: cells to be run there, values, and proxies of what stays there.
 
 Whatever the other process says, this side gets plain values (numbers, strings, lists, arrays, tensors, frames) or a
-`Proxy`, which does nothing but ask. No code of the student runs here, nothing is unpickled, and every wait ends at
-``Student.deadline``.
+`Proxy`, which does nothing but ask. No code of the student runs here, nothing is unpickled, and every wait ends when
+``Student.clock`` says so.
 
 Timing. A test that holds an answer to a time measures until it has read the value, and reads a copy:
 
@@ -68,7 +68,7 @@ class Student(Sharing, TrustedEnd):
 
     Examples
     --------
-    >>> student.deadline = time.monotonic() + 20  # doctest: +SKIP
+    >>> student.clock = Until(time.monotonic() + 20)  # doctest: +SKIP
     >>> student.cell("def double(x): return 2 * x", "answer").error is None  # doctest: +SKIP
     True
     >>> student.value("double")(3)  # doctest: +SKIP
@@ -87,13 +87,13 @@ class Student(Sharing, TrustedEnd):
     # ---- for the grader
 
     @property
-    def deadline(self):
-        """Value of ``time.monotonic()`` at which any question under way is given up; at first a minute from now."""
-        return self.line.deadline
+    def clock(self):
+        """Tells when any question under way is given up; see `nbreferee.rpc.line.Line`."""
+        return self.line.clock
 
-    @deadline.setter
-    def deadline(self, value):
-        self.line.deadline = value
+    @clock.setter
+    def clock(self, value):
+        self.line.clock = value
 
     @property
     def lost(self):

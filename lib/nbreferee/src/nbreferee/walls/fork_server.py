@@ -7,7 +7,6 @@ starts graders, a grader's starts students. The answer is two bytes, with two de
 import gc
 import importlib
 import os
-import random
 import resource
 import select
 import shutil
@@ -18,11 +17,10 @@ import tempfile
 import threading
 import time
 import traceback
-from collections import Counter
 
 from ..rpc.framing import Channel
 from . import syscalls
-from .namespaces import STARTED, close_others, ended, enter, lay_out, limit, say
+from .namespaces import STARTED, USED, close_others, ended, enter, heard, lay_out, limit, say
 from .sandbox import GIVEN_AT, HOME, Policy, SandboxError, files_beside
 from .supervisor import Starter
 
@@ -130,7 +128,6 @@ class Forker:
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
         self._children = set()
-        self._processors = {}  # control socket of a grader: the processor of its students
         self._deaths, signals = os.pipe()
         os.set_blocking(self._deaths, False)
         os.set_blocking(signals, False)
@@ -154,7 +151,6 @@ class Forker:
                     self._forget(number)
 
     def _forget(self, number):
-        self._processors.pop(number, None)
         self._poll.unregister(number)
         os.close(number)
 
@@ -184,7 +180,7 @@ class Forker:
         """Fork one process and send its owner the two descriptors."""
         role = "grader" if number == self._control else "student"
         try:
-            ours, control = self.fork(role, self._processors.get(number))
+            ours, control = self.fork(role)
         except OSError as error:
             self._answer(number, bytes([ord("-"), error.errno & 255]), [])
             return
@@ -192,19 +188,7 @@ class Forker:
         for each in ours:
             os.close(each)
         if control is not None:
-            self._processors[control] = self._least_used()
             self._poll.register(control, select.POLLIN)
-
-    def _least_used(self):
-        """The processor for the students of one grader: all that one submission starts takes no time from the others.
-
-        An answer that computes in several threads or processes has them take turns. That is what it gets on a busy
-        machine anyway, the libraries are told to use one thread, and answers are meant to take a second.
-        """
-        if not hasattr(os, "sched_getaffinity"):
-            return None
-        used = Counter(self._processors.values())
-        return min(os.sched_getaffinity(0), key=lambda each: (used[each], random.random()))
 
     def _answer(self, number, word, numbers):
         with socket.socket(fileno=os.dup(number)) as to:
@@ -213,8 +197,8 @@ class Forker:
             except OSError:
                 pass  # the owner is gone; closing the descriptors kills the process
 
-    def fork(self, role: str, processor: int | None = None) -> tuple:
-        """Fork a process that may use one processor, or all.
+    def fork(self, role: str) -> tuple:
+        """Fork a process.
 
         Returns
         -------
@@ -231,14 +215,14 @@ class Forker:
                 os.close(each[1])
             raise
         if number == 0:
-            self._child(role, processor, *[theirs for _, theirs in pairs])
+            self._child(role, *[theirs for _, theirs in pairs])
         self._children.add(number)
         for _, theirs in pairs:
             os.close(theirs)
         ours = [ours for ours, _ in pairs]
         return ours[:2], (ours[2] if role == "grader" else None)
 
-    def _child(self, role, processor, channel, leash, control=None):
+    def _child(self, role, channel, leash, control=None):
         """The life of a new process; it never returns."""
         code = 1
         try:
@@ -253,7 +237,7 @@ class Forker:
             if self._unsafe:
                 _enter_unsafe(policy, leash, self._files)
             else:
-                enter(policy, leash, processor, self._files)
+                enter(policy, leash, self._files)
             if role == "student":
                 os.dup2(1, 2)
             _reseed()
@@ -284,16 +268,17 @@ class Forker:
         tasks, self._tasks = self._tasks, {"student": lambda channel: None}
         (channel, leash), _ = self.fork("student")
         self._tasks = tasks
-        heard, end = b"", time.monotonic() + 20
+        told, end = b"", time.monotonic() + 20
         with socket.socket(fileno=leash) as line:
             line.settimeout(20)
             while time.monotonic() < end and (data := line.recv(4096)):
-                heard += data
+                told += data
         os.close(channel)
-        if not heard.startswith(b"+"):
-            raise SandboxError(heard.decode(errors="replace").removeprefix("sandbox: ") or "no wall closed")
-        if heard[STARTED.size :] != b"exit 0":
-            raise SandboxError(f"a process behind the walls ended with {heard[STARTED.size :].decode()}")
+        if not told.startswith(b"+"):
+            raise SandboxError(told.decode(errors="replace").removeprefix("sandbox: ") or "no wall closed")
+        how = told[STARTED.size + USED.size :].decode(errors="replace")
+        if how != "exit 0":
+            raise SandboxError(f"a process behind the walls ended with {how}")
 
 
 def _hears(number):
@@ -332,20 +317,36 @@ def _enter_unsafe(policy, leash, files):
     limit(policy)
 
 
+def _session(child):
+    """The processes of the session of a child, which it began; none where there is no /proc."""
+    found = []
+    for name in os.listdir("/proc") if sys.platform == "linux" else ():
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                if file.read().rpartition(")")[2].split()[3] == str(child):
+                    found.append(name)
+        except (OSError, IndexError):
+            pass  # no process, or one that has ended meanwhile
+    return found
+
+
 def _watch(child, leash):
     poll = select.poll()
     poll.register(leash, select.POLLIN)
     while True:
-        if poll.poll(20):
+        if poll.poll(20) and not heard(leash, _session(child)):
             try:
                 os.killpg(child, signal.SIGKILL)
             except OSError:
                 os.kill(child, signal.SIGKILL)
-            return ended(os.waitpid(child, 0)[1])
-        number, status = os.waitpid(child, os.WNOHANG)
+            _, status, usage = os.wait4(child, 0)
+            say(leash, USED.pack(b"=", usage.ru_utime + usage.ru_stime, 0.0))
+            return ended(status)
+        number, status, usage = os.wait4(child, os.WNOHANG)
         if number:
             try:
                 os.killpg(child, signal.SIGKILL)  # what it left behind
             except OSError:
                 pass
+            say(leash, USED.pack(b"=", usage.ru_utime + usage.ru_stime, 0.0))
             return ended(status)

@@ -11,24 +11,26 @@ import sys
 from . import syscalls
 from .sandbox import HOME, SCRATCH, WORK, Policy, SandboxError
 
-__all__ = ["STARTED", "close_others", "ended", "enter", "lay_out", "limit", "say"]
+__all__ = ["ASK", "STARTED", "USED", "close_others", "ended", "enter", "heard", "lay_out", "limit", "say", "used"]
 
 LOOK_S = 0.1  # between two looks at the memory
 STARTED = struct.Struct("!cI")  # what the warder says first; a sentence follows when all is over
+ASK, USED = b"?", struct.Struct("!cdd")  # the question how much time the processes have used, and the answer
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def enter(policy: Policy | None, leash: int, processor: int | None = None, files: list = ()) -> None:
+def enter(policy: Policy | None, leash: int, files: list = ()) -> None:
     """Go behind the inner wall; for a freshly forked process with one thread.
 
     The process forks. The caller becomes the warder and never returns; its child, process 1 of a new pid namespace,
-    returns when all is closed. The warder kills the child when its end of the leash says anything or is closed by the
-    other side, or when the memory is used up, and writes to it: first `STARTED`, at last how the child ended.
+    returns when all is closed. The warder kills the child when the other end of the leash is closed, or when the memory
+    is used up, and writes to it: first `STARTED`, then to each `ASK` how much time has been used, as `USED`,
+    at last that once more and how the child ended.
 
     Parameters
     ----------
     policy : the limits; None for a process that runs no student's code, which gets the namespaces alone.
     leash : a descriptor of a stream socket.
-    processor : the only one that the child, and all that it starts, may use; None for as many as the caller.
     files : the given files, as `given` lists them, that the working folder is to have.
 
     Raises
@@ -55,7 +57,7 @@ def enter(policy: Policy | None, leash: int, processor: int | None = None, files
     os.close(ours)
     os.close(leash)
     try:
-        _settle(policy, processor, files)
+        _settle(policy, files)
     except OSError as error:
         os.write(theirs, f"sandbox: {error.strerror or error}; run `nbreferee doctor`".encode())
         os._exit(1)
@@ -71,10 +73,8 @@ def _write(path, text):
         raise OSError(error.errno, f"{path}: {os.strerror(error.errno)}") from None
 
 
-def _settle(policy, processor, files):
+def _settle(policy, files):
     """Everything that the child does before it may run a stranger's code."""
-    if processor is not None:  # the filter of system calls makes it last
-        os.sched_setaffinity(0, [processor])
     os.setsid()  # or kill(0, 9) would reach the warder, which is in the same group
     syscalls.die_with_parent()
     syscalls.mount("none", "/", None, syscalls.REC | syscalls.PRIVATE)
@@ -161,6 +161,8 @@ def _watch(child, leash, handle, policy):
     reason = None
     while True:
         ready = {number for number, _ in poll.poll(None if most is None else int(LOOK_S * 1000))}
+        if leash in ready and heard(leash, _processes()):
+            ready.remove(leash)
         if most is not None and not ready and (held := _held(most)) > most:
             reason = f"memory: its processes held {held >> 20} MiB together, and {most >> 20} were allowed"
         if leash in ready or reason:
@@ -168,8 +170,50 @@ def _watch(child, leash, handle, policy):
             break
         if handle in ready:
             break
-    _, status = os.waitpid(child, 0)  # returns when the whole pid namespace is empty
+    _, status, usage = os.wait4(child, 0)  # returns when the whole pid namespace is empty
+    say(leash, USED.pack(b"=", usage.ru_utime + usage.ru_stime, 0.0))
     return reason or ended(status)
+
+
+def _processes():
+    """The processes of the namespace."""
+    return [name for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def heard(leash: int, processes) -> bool:
+    """Answer what the owner of a leash has asked; False if that was its farewell.
+
+    Parameters
+    ----------
+    leash : at which there is something to be read.
+    processes : the numbers of those whose time counts.
+    """
+    try:
+        words = os.read(leash, 64)
+    except OSError:
+        return False
+    if words.strip(ASK) or not words:
+        return False
+    say(leash, USED.pack(b"=", *used(processes)) * len(words))
+    return True
+
+
+def used(processes) -> tuple[float, float]:
+    """Seconds of processor time that processes and their late children have used, and that they had to wait for it.
+
+    Of threads that have ended only the first counts.
+    """
+    cpu = queued = 0
+    for number in processes:
+        try:
+            with open(f"/proc/{number}/stat") as file:
+                cpu += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+            for thread in os.listdir(f"/proc/{number}/task"):
+                with open(f"/proc/{number}/task/{thread}/schedstat") as file:
+                    queued += int(file.read().split()[1])
+        except (OSError, ValueError, IndexError):
+            pass  # it has ended meanwhile, or this kernel does not say how long it waits
+    return cpu / TICKS, queued / 1e9
 
 
 def ended(status: int) -> str:
@@ -180,7 +224,7 @@ def ended(status: int) -> str:
 
 def _held(enough):
     """Bytes of memory that all processes of the namespace hold. Not exact while it is below ``enough``."""
-    numbers = [name for name in os.listdir("/proc") if name.isdecimal()]
+    numbers = _processes()
     resident = {name: _resident(name) for name in numbers}
     if sum(resident.values()) <= enough:
         return sum(resident.values())

@@ -18,7 +18,7 @@ import weakref
 
 from ..errors import NbrefereeError
 from ..rpc.framing import Channel
-from .namespaces import STARTED
+from .namespaces import ASK, STARTED, USED
 from .sandbox import HOME, SCRATCH, Policy, SandboxError, abilities, ordinary_user, outer_wall, visible_paths
 
 __all__ = ["Forked", "Starter", "Zygote", "ZygoteError"]
@@ -32,6 +32,7 @@ main(order)
 """
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM", "BLIS")
 DYING_S = 2.0  # how long the successor of a killed process waits for its end
+ASKED_S = 2.0  # how long to wait for the answer how much time was used
 KEPT = 8000  # characters of what the zygote and its graders write to stderr
 
 
@@ -45,7 +46,7 @@ class Forked:
     Parameters
     ----------
     channel : for messages; what a student's process sends over it is a stranger's.
-    leash : a socket to the warder of the process; closing it kills.
+    leash : a socket to the warder of the process; closing it kills, and it tells how much time is used.
     dying : a set that takes this line when it was killed and the end was not seen.
 
     Attributes
@@ -61,7 +62,8 @@ class Forked:
         self._dying = dying
         self._lock = threading.Lock()
         self._heard = bytearray()
-        self._end = None
+        self._end = self._used = None
+        self._measured = 0
         leash.setblocking(False)
 
     def __enter__(self):
@@ -78,8 +80,8 @@ class Forked:
             pass  # it was never made
 
     def _listen(self, end, enough):
-        """Read what the warder says, until there are so many bytes, or all, or the time is over."""
-        while self._end is None and len(self._heard) < enough:
+        """Read what the warder says, until there is enough, or all, or the time is over."""
+        while self._end is None and not enough():
             try:
                 data = self._leash.recv(4096)
             except BlockingIOError:
@@ -93,9 +95,22 @@ class Forked:
                 data = b""
             self._heard += data
             if not data:
-                told = bytes(self._heard)
-                told = told[STARTED.size :] if told.startswith(b"+") else told
-                self._end = told.decode(errors="replace") or "signal 9"  # the warder was killed too
+                self._end = bytes(self._heard).decode(errors="replace") or "signal 9"  # the warder was killed too
+            while self._heard[:1] in (b"+", b"=") and self._understood():
+                pass
+
+    def _understood(self):
+        """Whether there was a whole answer of the warder's at the beginning of what was heard; it is taken away."""
+        form = STARTED if self._heard[:1] == b"+" else USED
+        if len(self._heard) < form.size:
+            return False
+        _, *found = form.unpack_from(self._heard)
+        del self._heard[: form.size]
+        if form is STARTED:
+            self.number = found[0]
+        else:
+            self._used, self._measured = tuple(found), self._measured + 1
+        return True
 
     def started(self, timeout_s: float) -> None:
         """Wait until the walls are closed.
@@ -105,9 +120,8 @@ class Forked:
         SandboxError : one did not close, or not in time; the process is dead.
         """
         with self._lock:
-            self._listen(time.monotonic() + timeout_s, STARTED.size)
-            if self._heard.startswith(b"+") and len(self._heard) >= STARTED.size:
-                self.number = STARTED.unpack_from(self._heard)[1]
+            self._listen(time.monotonic() + timeout_s, lambda: self.number)
+            if self.number:
                 return
             end = self._end
         self.close()
@@ -125,8 +139,24 @@ class Forked:
         ``exit 0``, ``signal 9``, ``memory: …``; None while it runs.
         """
         with self._lock:
-            self._listen(time.monotonic() + timeout_s, sys.maxsize)
+            self._listen(time.monotonic() + timeout_s, lambda: False)
             return self._end
+
+    def used(self) -> tuple[float, float] | None:
+        """Seconds of processor time that the process and all that it started have used, and waited for a processor.
+
+        Returns
+        -------
+        The two numbers, those of the end if it has ended; None where they cannot be had.
+        """
+        with self._lock:
+            before = self._measured
+            try:
+                self._leash.send(ASK)
+            except OSError:
+                pass  # it has ended, and has told what it used
+            self._listen(time.monotonic() + ASKED_S, lambda: self._measured > before)
+            return self._used
 
     def kill(self, timeout_s: float = 5) -> None:
         """End the process and all that it started; returns when they are gone. A second call does nothing.

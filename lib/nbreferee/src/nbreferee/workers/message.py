@@ -6,6 +6,7 @@ those that were asked, each worth what it was worth, each with points that it ca
 
 import struct
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import nbformat
@@ -18,6 +19,7 @@ from ..rpc.codec import Bounds, CodecError, decode, encode
 
 __all__ = [
     "MessageError",
+    "Note",
     "Reply",
     "Request",
     "once_more",
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 BOUNDS = Bounds(depth=32, items=100_000)
-NOTE, NOTE_MARK, MOST_S = struct.Struct("!8sid"), b"judging:", 1e6
+NOTE, NOTE_MARK, MOST_S = struct.Struct("!8siddd"), b"judging:", 1e6
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True):
@@ -78,7 +80,7 @@ class Request:
     result : the result of an earlier run; nothing is run then, only rendered.
     code_stub, text_stub : what the course puts in place of solutions.
     stuck : places of the job's steps that an earlier grading process did not come out of: their time is over.
-    spent_s : seconds that earlier grading processes have taken of the job's time.
+    spent_s : seconds that earlier grading processes have taken of the job's processor time.
     known : verdicts of an earlier run, of tests that are not judged again; see `nbreferee.judge.parts`.
     """
 
@@ -175,17 +177,34 @@ def write_failure(error: BaseException) -> bytes:
     return _encode(_Told(None, None, None, one_line(f"{type(error).__name__}: {error}")))
 
 
-def write_note(step: int, within_s: float) -> bytes:
-    """Make a word that is sent before the answer: which step of the job begins, and when the next word is due."""
-    return NOTE.pack(NOTE_MARK, step, within_s)
+class Note(NamedTuple):
+    """What a grading process says before its answer.
+
+    Parameters
+    ----------
+    step : which step of the job begins on the trusted side; -1: none.
+    within_s : seconds of processor time after which the next word is due.
+    spent_s : those that the submission has used so far.
+    own_s : those that the grading process has used so far.
+    """
+
+    step: int
+    within_s: float
+    spent_s: float
+    own_s: float
 
 
-def read_note(message: bytes) -> tuple | None:
-    """(step, seconds until the next word is due) if this is such a word, and not the answer."""
+def write_note(step: int, within_s: float, spent_s: float = 0.0, own_s: float = 0.0) -> bytes:
+    """Make a word that is sent before the answer; see `Note`."""
+    return NOTE.pack(NOTE_MARK, step, within_s, spent_s, own_s)
+
+
+def read_note(message: bytes) -> Note | None:
+    """The `Note` if this is such a word, and not the answer."""
     if len(message) != NOTE.size or not message.startswith(NOTE_MARK):
         return None
-    _, step, within_s = NOTE.unpack(message)
-    return step, min(max(within_s, 0.0), MOST_S)
+    _, step, *seconds = NOTE.unpack(message)
+    return Note(step, *(min(max(each, 0.0), MOST_S) for each in seconds))
 
 
 def read_reply(message: bytes, job: Job) -> Reply:

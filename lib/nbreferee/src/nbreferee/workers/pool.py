@@ -16,6 +16,8 @@ __all__ = ["GraderFailed", "Local", "PoolError"]
 GRACE_S = 15.0  # beyond the job's own limit: start of the student's process, rendering
 START_S = 30.0
 TRIES = 10
+LOOK_S = 0.05  # between two looks at a step that is late
+UNMEASURED = 5  # so many times its processor time a step may last where no processor time can be measured
 NO_STEP = -1  # what a grading process says when a step is done
 
 
@@ -48,7 +50,7 @@ class Pool:
         Future of a Result.
         """
         out = Future()
-        inner = self.submit(write_request(Request(job)), job.limits.total_s)
+        inner = self.submit(write_request(Request(job)), job.limits.far_s)
 
         def done(future):
             try:
@@ -197,7 +199,7 @@ class Local(Pool):
             try:
                 return self._try(message, began + timeout_s + self._grace_s)
             except _Stuck as stuck:
-                message = once_more(message, stuck.step, time.monotonic() - began)
+                message = once_more(message, stuck.step, stuck.spent_s)
 
     def _try(self, message, end):
         """Grade, and if the grading process ends without an answer grade once more, in a zygote of its own."""
@@ -245,7 +247,7 @@ class Local(Pool):
             if closing:
                 raise _Lost
             line.channel.send(message, max(0.0, limit))
-            return _listen(line.channel, end)
+            return _listen(line, end)
         except TimedOut:
             raise GraderFailed(f"the grading process gave no answer in {limit:.3g} s and was ended") from None
         except WireError as error:
@@ -256,20 +258,34 @@ class Local(Pool):
             quietly(line.close)
 
 
-def _listen(channel, end):
+def _listen(line, end):
     """Wait for the answer, and watch over the steps of which the grading process tells before it."""
-    step, due = NO_STEP, end
+    note, began, due = None, 0.0, end
     while True:
         try:
-            heard = channel.receive(max(0.0, min(due, end) - time.monotonic()))
+            heard = line.channel.receive(max(0.0, min(due, end) - time.monotonic()))
         except TimedOut:
-            if step == NO_STEP:
+            if note is None or time.monotonic() >= end:
                 raise
-            raise _Stuck(step) from None
+            left = _left(line, note, began)
+            if left <= 0:
+                raise _Stuck(note) from None
+            due = time.monotonic() + left
+            continue
         note = read_note(heard)
         if note is None:
             return heard
-        step, due = note[0], end if note[0] == NO_STEP else time.monotonic() + note[1]
+        began = time.monotonic()
+        due, note = (end, None) if note.step == NO_STEP else (began + note.within_s, note)
+
+
+def _left(line, note, began):
+    """Seconds of processor time that a grading process has left for its step."""
+    used = line.used()
+    if used is None:  # it cannot be measured here
+        return began + UNMEASURED * note.within_s - time.monotonic()
+    left = note.within_s - (used[0] - note.own_s)
+    return max(left, LOOK_S) if left > 0 else 0.0
 
 
 class _Lost(NbrefereeError):
@@ -279,9 +295,9 @@ class _Lost(NbrefereeError):
 class _Stuck(NbrefereeError):
     """The grading process does not come out of a step of its job."""
 
-    def __init__(self, step):
-        super().__init__(f"step {step} does not end")
-        self.step = step
+    def __init__(self, note):
+        super().__init__(f"step {note.step} does not end")
+        self.step, self.spent_s = note.step, note.spent_s + note.within_s
 
 
 def _how(line):

@@ -3,6 +3,7 @@
 import os
 import resource
 import sys
+import time
 import traceback
 from functools import partial
 
@@ -65,8 +66,8 @@ def main(channel: Channel, start) -> None:
     channel.send(message, WAIT_S)
 
 
-def _tell(channel, step, within_s):
-    channel.send(write_note(step, within_s), WAIT_S)
+def _tell(channel, step, within_s, spent_s):
+    channel.send(write_note(step, within_s, spent_s, time.process_time()), WAIT_S)
 
 
 def answer(request: Request, start, **how) -> Reply:
