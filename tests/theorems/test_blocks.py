@@ -384,11 +384,10 @@ def test_the_bounds_are_attained_and_do_not_widen_with_depth(L, size, c):
     if c < L:
         assert (1 + c / L) ** L <= math.exp(c)
         assert (1 - c / L) ** L >= math.exp(-c / (1 - c / L)) * (1 - 1e-9)
-    if 2 * c <= L:
-        assert (1 - c / L) ** L >= 4**-c * (1 - 1e-9)
-    c = L / 2
-    assert math.isclose((1 - c / L) ** L, 4**-c), "attained at the depth 2 c"
-    c = min(c, 5)
+    for b in (c, L / 2, L / 1.9):
+        if b < L:  # 4^-b, attained at the depth 2 b, is a bound from there on and not before
+            assert ((1 - b / L) ** L >= 4**-b * (1 - 1e-9)) == (2 * b <= L * (1 + 1e-9))
+    assert math.isclose(0.5**L, 4 ** -(L / 2)), "attained"
     assert (1 + c / 1e6) ** 1e6 > 0.999 * math.exp(c), "and e^c in the limit"
 
 
