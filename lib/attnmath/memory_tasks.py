@@ -18,7 +18,7 @@ from attnmath.state_shapes import mamba2_shapes
 from attnmath.study import Study
 from attnmath.tree import flatten
 
-D, HEADS, STATES, LAYERS, BATCH, RATE = 32, 2, 16, 2, 32, 4e-3
+D, HEADS, STATES, LAYERS, BATCH = 32, 2, 16, 2, 32
 INNER = 37  # channels of S4D, so that the three have about as many parameters
 PAIRS, QUERIES, SYMBOLS = 16, 16, 24  # of the recall task: pairs shown, keys asked for, keys and values to draw from
 FAR, NOISE, ANSWERS = 256, 4, 4  # of the far task: tokens of a text, symbols of noise, answers to draw from
