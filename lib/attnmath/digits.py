@@ -1,8 +1,8 @@
 """scikit-learn's handwritten digits as pictures, split by writers, and what can be done to a picture.
 
 The 1,797 pictures of 8 x 8 pixels are the test part of E. Alpaydin and C. Kaynak's optical recognition of handwritten
-digits (UCI, 1998), which scikit-learn carries. They stand in the order in which people wrote them, so a split by order
-keeps most writers on one side, and a random split does not.
+digits (UCI, 1998), which scikit-learn carries. They seem to be grouped by writer (scikit-learn's own tests say so), so a split by order
+should keep most writers on one side, and a random split does not.
 """
 
 from functools import cache
