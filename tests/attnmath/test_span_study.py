@@ -64,7 +64,10 @@ def test_answers_are_compared_span_by_span():
 
 def test_the_committed_record_is_whole():
     record = json.loads(RECORD.read_text())
-    assert span_study.record(record["baselines"], record["fill"]) == record
+    assert span_study.record(record["baselines"], record["sweep"], record["fill"]) == record
+    rates = [f"{rate:g}" for rate in span_study.RATES]
+    assert list(record["sweep"]) == rates and max(rates, key=record["sweep"].get) == rates[1], "the preset's rate"
+    assert float(rates[1]) == span_study.t5.PRESETS["book"].rate
     assert set(record["fill"]) == {f"{m} {seed}" for m in span_study.MEANS for seed in span_study.SEEDS}
     for name, run in record["fill"].items():
         mean = name.split()[0]
