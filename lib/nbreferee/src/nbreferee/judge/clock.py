@@ -50,11 +50,12 @@ class Account:
     ----------
     waited : whether a wait, and not a computation, has cost something.
     asking : a measurement is under way; who interrupts it must not ask.
+    known : whether the last measurement had an answer; if not, nothing may be concluded from how long it took.
     """
 
     def __init__(self, limits, spent_s: float = 0.0):
         self.limits, self.cores = limits, processors()
-        self.waited, self.asking = False, False
+        self.waited, self.asking, self.known = False, False, True
         self.began, self._own = time.monotonic(), _own()
         self._closed = spent_s, 0.0  # of processes that have ended
         self._line, self._seen = None, Spent(self.began, 0.0, 0.0)
@@ -78,8 +79,9 @@ class Account:
             used = self._line.used()
         finally:
             self.asking = False
-        cpu, queued = used or (0.0, 0.0)  # where nothing can be measured, all of it counts as waiting
-        self._seen = Spent(time.monotonic(), max(cpu, self._seen.cpu_s), max(queued, self._seen.queued_s))
+        self.known = used is not None
+        if self.known:
+            self._seen = Spent(time.monotonic(), max(used[0], self._seen.cpu_s), max(used[1], self._seen.queued_s))
 
     def spent(self, old_s: float = 0.0) -> Spent:
         """All that has been used up to now, or up to ``old_s`` seconds ago."""
@@ -103,7 +105,7 @@ class Account:
         spent = self.spent(COARSE_S)
         if spent.cpu_s >= limits.total_s:
             return f"the submission had used its {limits.total_s:g} seconds of processor time"
-        if self.waits(spent) >= limits.patience * limits.total_s:
+        if self.known and self.waits(spent) >= limits.patience * limits.total_s:
             self.waited = True
             return f"the submission had waited for {limits.patience * limits.total_s:g} seconds"
         return ""
@@ -148,6 +150,8 @@ class Clock:
         if self.account.asking:
             return SHORT_S
         spent = self.account.spent()
+        if not self.account.known:
+            return SHORT_S
         used = spent.cpu_s - self._began.cpu_s
         waited = spent.at - self._began.at - used - (spent.queued_s - self._began.queued_s)
         if used >= self._cpu_s:

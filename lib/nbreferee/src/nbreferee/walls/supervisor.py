@@ -147,7 +147,7 @@ class Forked:
 
         Returns
         -------
-        The two numbers, those of the end if it has ended; None where they cannot be had.
+        The two numbers, those of the end if it has ended; None if no answer came, as on a very busy machine.
         """
         with self._lock:
             before = self._measured
@@ -156,7 +156,9 @@ class Forked:
             except OSError:
                 pass  # it has ended, and has told what it used
             self._listen(time.monotonic() + ASKED_S, lambda: self._measured > before)
-            return self._used
+            if self._measured > before or self._end is not None:
+                return self._used or (0.0, 0.0)
+            return None
 
     def kill(self, timeout_s: float = 5) -> None:
         """End the process and all that it started; returns when they are gone. A second call does nothing.
