@@ -74,6 +74,16 @@ def test_few_features_are_sharp_at_few_keys(f, rng):
 
 
 @pytest.mark.claim("lem-sharp-rows")
+def test_the_bound_needs_queries_that_see_all_keys():
+    """Under a causal mask one feature that grows gives each query's own key nine tenths, however many there are."""
+    n = 12
+    FQ, FK = np.ones((n, 1)), 10.0 ** np.arange(n)[:, None]
+    weights = FQ @ FK.T * np.tri(n)
+    assert (weights / weights.sum(1, keepdims=True)).diagonal().min() >= 0.9
+    assert len(np.unique(np.nonzero(shares(FQ, FK) > 0.5)[1])) == 1
+
+
+@pytest.mark.claim("lem-sharp-rows")
 def test_two_features_make_one_row_as_sharp_as_you_like():
     feature = lambda X: (np.concatenate([np.exp(20 * X), np.ones_like(X)], -1), None)  # noqa: E731
     W = an.linear_attention(np.ones((1, 1)), np.array([[1.0], [0.0]]), np.eye(2), feature=feature)[0]
