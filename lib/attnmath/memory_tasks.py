@@ -21,7 +21,6 @@ from attnmath.tree import flatten
 D, HEADS, STATES, LAYERS, BATCH = 32, 2, 16, 2, 32
 INNER = 37  # channels of S4D, so that the three have about as many parameters
 PAIRS, QUERIES, SYMBOLS = 16, 16, 24  # of the recall task: pairs shown, keys asked for, keys and values to draw from
-FAR, NOISE, ANSWERS = 256, 4, 4  # of the far task: tokens of a text, symbols of noise, answers to draw from
 STEPS = {"recall": 400, "digits": 300}
 LENGTH = {"recall": 2 * PAIRS + QUERIES, "digits": 64}
 HELD = {"validation": slice(1100, 1400), "accuracy": slice(1400, None)}  # of the digits; those before them train
@@ -75,35 +74,6 @@ def recall(rng, batch: int = BATCH, pairs: int = PAIRS):
     ids = np.concatenate([shown, np.take_along_axis(keys, order, 1)], 1)
     targets = np.full(ids.shape, -1)
     targets[:, 2 * pairs :] = np.take_along_axis(values, order, 1)
-    return ids, targets
-
-
-def far(rng, batch: int = BATCH, length: int = FAR):
-    """Noise with one answer in its first half, and a question at its end: which answer was it?
-
-    Parameters
-    ----------
-    rng : NumPy's generator.
-    batch : texts.
-    length : tokens of a text, the question included.
-
-    Returns
-    -------
-    ids, targets : (batch, length) integers; the targets are -1 but at the end. Noise is below NOISE, the ANSWERS
-        symbols from there on are answers, and the next one is the question.
-
-    Examples
-    --------
-    >>> ids, targets = far(np.random.default_rng(0), 1)
-    >>> (place,) = np.flatnonzero((ids[0] >= NOISE) & (ids[0] < NOISE + ANSWERS))
-    >>> bool(place < FAR // 2), bool(ids[0, place] == NOISE + targets[0, -1])
-    (True, True)
-    """
-    ids, answers = rng.integers(0, NOISE, (batch, length)), rng.integers(0, ANSWERS, batch)
-    ids[np.arange(batch), rng.integers(0, length // 2, batch)] = NOISE + answers
-    ids[:, -1] = NOISE + ANSWERS
-    targets = np.full(ids.shape, -1)
-    targets[:, -1] = answers
     return ids, targets
 
 

@@ -101,16 +101,6 @@ def test_a_recall_task_can_be_solved_from_what_is_shown():
         assert [seen[key] for key in text[2 * tasks.PAIRS :]] == want[2 * tasks.PAIRS :].tolist()
 
 
-def test_a_far_answer_stands_once_in_the_first_half_and_is_asked_for_at_the_end():
-    ids, targets = tasks.far(np.random.default_rng(3), 500)
-    rows, places = np.nonzero((ids >= tasks.NOISE) & (ids < tasks.NOISE + tasks.ANSWERS))
-    assert (rows == np.arange(500)).all() and places.min() < 3 and tasks.FAR // 2 - 4 < places.max() < tasks.FAR // 2
-    assert (ids[rows, places] - tasks.NOISE == targets[:, -1]).all() and (targets[:, :-1] == -1).all()
-    assert (ids[:, -1] == tasks.NOISE + tasks.ANSWERS).all() and ids[:, :-1].max() < tasks.NOISE + tasks.ANSWERS
-    for said in (targets[:, -1], ids[:, -2]):  # no answer and no symbol of noise is rarer than the others
-        assert np.bincount(said)[: tasks.ANSWERS].min() > 90
-
-
 def test_the_command_goes_on_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "STEPS", {"recall": 1})
     monkeypatch.setattr(tasks, "MIXERS", ("s4d", "attention"))
